@@ -1,0 +1,1 @@
+"""A continuous benchmark service with regression alerts for JAX + XLA."""

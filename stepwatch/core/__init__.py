@@ -1,0 +1,1 @@
+"""What is concluded: pure decisions on the standard library and numpy alone."""

@@ -1,0 +1,1 @@
+"""Which commits did it?"""

@@ -1,0 +1,168 @@
+"""Which of the fitted changes of level are steps that one may speak of?
+
+Weakest first, a change is taken away while it fails one of three: its size reaches the minimum effect; it is
+`min_z` standard errors (of noise that may be autocorrelated) from nothing; and adding it to a straight line through
+both stretches is worth it. The last is what keeps a slope from becoming stairs:
+
+    0 1 2 3 4 5 6 7 as 0..3 | 4..7    the line alone leaves nothing to explain  -> no step
+    0 0 0 0 4 4 4 4                   the line leaves much, line + step nothing  -> a step
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepwatch.core.detection.fit import Floats, level_of, on_level
+from stepwatch.core.detection.settings import DetectionSettings
+
+_FLAT = 1e-9  # a squared length below which a line takes over the whole step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretch:
+    """Positions [start, stop) with their level, in units of the noise."""
+
+    start: int
+    stop: int
+    level: float
+
+
+def stretches(scaled: Floats, boundaries: Sequence[int], bound: float) -> list[Stretch]:
+    """The stretches between `boundaries`, each with its own level."""
+    edges = [0, *boundaries, scaled.size]
+    return [
+        Stretch(start=a, stop=b, level=level_of(scaled[a:b], bound)) for a, b in itertools.pairwise(edges)
+    ]
+
+
+def prune(
+    scaled: Floats,
+    boundaries: Sequence[int],
+    *,
+    noise: float,
+    settings: DetectionSettings,
+    forced: Sequence[int],
+    ease: Callable[[int], float],
+) -> list[Stretch]:
+    """The stretches that remain. `ease(i)` scales the thresholds at position i; `forced` boundaries stay."""
+    pruning = _Pruning(scaled, boundaries, noise, settings, forced, ease)
+    while (weakest := pruning.weakest()) is not None:
+        pruning.join(weakest, weakest + 1)
+    return pruning.kept
+
+
+class _Pruning:
+    """The stretches that are left, and for each change of level how far it passes the criteria."""
+
+    def __init__(
+        self,
+        scaled: Floats,
+        boundaries: Sequence[int],
+        noise: float,
+        settings: DetectionSettings,
+        forced: Sequence[int],
+        ease: Callable[[int], float],
+    ) -> None:
+        self._scaled, self._noise, self._settings = scaled, noise, settings
+        self._forced, self._ease = frozenset(forced), ease
+        self.kept = stretches(scaled, boundaries, settings.bound)
+        self._residuals = residuals_of(scaled, self.kept)
+        self._strengths = [self._strength(i) for i in range(len(self.kept) - 1)]
+        i = 1
+        while i < len(self.kept) - 1:
+            i = self._join_dip(i) or i + 1
+
+    def weakest(self) -> int | None:
+        """The stretch whose change to the next is weakest and too weak; None when all are strong enough."""
+        factor = correlation_factor(self._residuals, self._settings.bound)
+        weakest, i = min(
+            ((min(rest, z / factor), i) for i, (rest, z) in enumerate(self._strengths)), default=(1.0, 0)
+        )
+        return i if weakest < 1 else None
+
+    def join(self, first: int, last: int) -> None:
+        """Makes one stretch of those from `first` to `last`, and of a dip that this uncovers."""
+        start, stop = self.kept[first].start, self.kept[last].stop
+        level = level_of(self._scaled[start:stop], self._settings.bound)
+        self.kept[first : last + 1] = [Stretch(start=start, stop=stop, level=level)]
+        self._residuals[start:stop] = self._scaled[start:stop] - level
+        del self._strengths[first:last]
+        for i in (first - 1, first):
+            if 0 <= i < len(self._strengths):
+                self._strengths[i] = self._strength(i)
+        for i in (first - 1, first, first + 1):
+            if self._join_dip(i) is not None:
+                break
+
+    def _join_dip(self, i: int) -> int | None:
+        """Joins stretch i, of a few nights, with its neighbours where the level is back after it; their place."""
+        if not 0 < i < len(self.kept) - 1:
+            return None
+        old, dip, new = self.kept[i - 1 : i + 2]
+        size = min(abs(dip.level - old.level), abs(dip.level - new.level))
+        back = abs(new.level - old.level) <= self._settings.back_share * size
+        short = dip.stop - dip.start <= self._settings.dip_nights
+        if not (back and short) or {dip.start, new.start} & self._forced:
+            return None
+        self.join(i - 1, i + 1)
+        return max(i - 1, 1)
+
+    def _strength(self, i: int) -> tuple[float, float]:
+        """How far the change after stretch i passes the criteria, 1 being just enough: of effect and line, of z."""
+        old, new, settings = self.kept[i], self.kept[i + 1], self._settings
+        if new.start in self._forced:
+            return math.inf, math.inf
+        size = abs(new.level - old.level)
+        spread = max(1.0, float(1.4826 * np.median(np.abs(self._residuals[old.start : new.stop]))))
+        error = spread * math.sqrt(1 / (old.stop - old.start) + 1 / (new.stop - new.start))
+        line_z = _line_z(self._scaled, old, new, spread, settings.bound)
+        ease = self._ease(new.start)
+        return (
+            min(size * self._noise / settings.min_effect, line_z / settings.min_line_z) / ease,
+            size / error / settings.min_z / ease,
+        )
+
+
+def residuals_of(scaled: Floats, kept: Sequence[Stretch]) -> Floats:
+    """The values less their stretch's level."""
+    residuals: Floats = scaled - np.repeat([s.level for s in kept], [s.stop - s.start for s in kept])
+    return residuals
+
+
+def correlation_factor(residuals: Floats, bound: float) -> float:
+    """By how much neighbouring nights that err together widen a mean's standard error: sqrt((1 + r) / (1 - r)).
+
+    The lag-one correlation r is taken from clipped residuals, less its own standard error: a few nights can't
+    show any.
+    """
+    clipped = np.clip(residuals, -np.sqrt(bound), np.sqrt(bound))
+    power = float(clipped @ clipped)
+    if clipped.size < 3 or power == 0:
+        return 1.0
+    lagged = float(clipped[1:] @ clipped[:-1]) / power - 1 / np.sqrt(clipped.size)
+    r = min(max(lagged, 0.0), 0.9)
+    return float(np.sqrt((1 + r) / (1 - r)))
+
+
+def _line_z(scaled: Floats, old: Stretch, new: Stretch, spread: float, bound: float) -> float:
+    """By how many standard errors `line + step` explains both stretches better than a line alone."""
+    start, stop = old.start, new.stop
+    levels = np.repeat([old.level, new.level], [old.stop - old.start, new.stop - new.start])
+    values = scaled[start:stop]
+    near = on_level(values - levels, 0.0, bound * spread**2)
+    time = np.arange(start, stop, dtype=np.float64)[near]
+    time -= time.mean()
+    after = np.arange(start, stop)[near] >= new.start
+    # What of the step no line can take over; what the values have in common with it is the step's own gain.
+    rest = after - after.mean()
+    if time.any():
+        rest -= time * float(time @ rest) / float(time @ time)
+    power = float(rest @ rest)
+    if power < _FLAT:
+        return 0.0
+    return abs(float(rest @ values[near])) / math.sqrt(power) / spread

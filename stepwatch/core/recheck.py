@@ -1,0 +1,66 @@
+"""Which boundary is to be measured again tonight, and what have re-measurements proved?
+
+Worked example, 10 % being large: after 1.00, 1.01, 1.25 the bracket (2nd, 3rd] is asked for; DIFFERENT makes the
+third night the first of a new level, SAME leaves it an odd night, and neither is asked again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from stepwatch.core.course import TriageSettings
+from stepwatch.core.detection import Detection, noise_of_values
+from stepwatch.core.model import Evidence, SuspectRange, Verdict
+from stepwatch.core.results import Results
+
+
+def proved_boundary(results: Results, evidence: Evidence) -> int | None:
+    """The first position of the new level that a re-measurement has proved, if it has.
+
+    Where results have come in between since, the one is taken from which on they are nearer to the new end.
+    """
+    after, through = evidence.suspect.after, evidence.suspect.through
+    if evidence.verdict is not Verdict.DIFFERENT or not {after, through} <= set(results.labels):
+        return None
+    start, stop = results.places[after], results.places[through]
+    logs = [math.log(v) for v in results.values]
+
+    def misfit(i: int) -> float:
+        return sum(abs(logs[j] - logs[start if j < i else stop]) for j in range(start, stop))
+
+    return min(range(stop, start, -1), key=misfit, default=None)
+
+
+def asked_range(
+    results: Results,
+    detection: Detection,
+    evidence: Sequence[Evidence],
+    boundaries: Sequence[int],
+    noise: float | None,
+    settings: TriageSettings,
+) -> SuspectRange | None:
+    """The bracket to measure again: the newest result's, else the last step's; None where one has been."""
+    n = len(results.values)
+    if n < 2:
+        return None
+    large = settings.large
+    last = detection.segments[-1]
+    earlier = list(range(last.start, n - 1))
+    on = [j for j in earlier if j not in detection.odd] or earlier
+    asked = {e.suspect for e in evidence}
+    if on:
+        logs = sorted(math.log(results.values[j]) for j in on)
+        off = abs(math.log(results.values[-1]) - logs[len(logs) // 2])
+        before = noise_of_values(results.values[:-1], [b for b in boundaries if b < n - 1])
+        sigma = noise or (detection.noise if detection.noise_source == "modes" else before)
+        if off >= max(large, settings.suspect_noises * sigma):
+            bracket = SuspectRange(after=results.labels[on[-1]], through=results.labels[-1])
+            return None if bracket in asked else bracket
+    if not detection.steps:
+        return None
+    step = detection.steps[-1]
+    bracket = results.bracket(detection, step)
+    waits = n - step.index <= settings.confirm
+    small = abs(math.log(step.ratio)) < large
+    return None if small or not waits or step.remeasured or bracket in asked else bracket

@@ -1,0 +1,45 @@
+"""Which nights of a series have a result, and between which of their labels does a step lie?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stepwatch.core.detection import Detection
+from stepwatch.core.model import Point, Step, SuspectRange
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """The nights with a result, and where each label stands among them."""
+
+    labels: tuple[str, ...]
+    values: tuple[float, ...]
+    places: dict[str, int]  # of every night: how many results are before it
+    tonight: str
+
+    def bracket(self, detection: Detection, step: Step) -> SuspectRange:
+        """(last night on the old level, first on the new]; odd nights between are in neither level's name."""
+        start = max(s.start for s in detection.segments if s.start < step.index)
+        on = [j for j in range(start, step.index) if j not in detection.odd]
+        return SuspectRange(
+            after=self.labels[on[-1] if on else step.index - 1], through=self.labels[step.index]
+        )
+
+
+def collect_results(points: Sequence[Point]) -> Results:
+    """The results among `points`, nights in order. ValueError: two points have one label."""
+    places: dict[str, int] = {}
+    results: list[tuple[str, float]] = []
+    for point in points:
+        if point.label in places:
+            raise ValueError(f"two points have the label {point.label}")
+        places[point.label] = len(results)
+        if point.value is not None:
+            results.append((point.label, point.value))
+    return Results(
+        labels=tuple(label for label, _ in results),
+        values=tuple(value for _, value in results),
+        places=places,
+        tonight=points[-1].label if points else "",
+    )

@@ -1,0 +1,266 @@
+"""Of what detection sees in one series, what is known already, what is new, and what is said tonight?
+
+A pure function of the series, of what was known, and of the re-measurements; replay and the nightly job both play it.
+It is called again, with the new evidence, when the re-measurement that it asked for (`suspect`) is there.
+
+    a newest result 10 % off its level           -> asks for a re-measurement of (last on the level, this one]
+    re-measured DIFFERENT, 10 % or more          -> CONFIRMED and said tonight
+    re-measured SAME                             -> an odd night; the same bracket is not asked for again
+    otherwise: a step                            -> SUSPECTED; CONFIRMED and said when `confirm` results followed its first
+    gone before anything was said                -> forgotten (detection files a dip)
+    said, and the level is back                  -> RECOVERED, said once; part of the way: said once
+    said, and later nights show no step at all   -> RECOVERED, said once as retracted
+
+Worked example: the guide's step of 07-25 has results on 07-25, 26, 27, 28 and 29; the fourth after the first is on
+07-29, and that night it is said.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from stepwatch.core.course import TriageSettings, Turn, read_course
+from stepwatch.core.detection import Detection, detect
+from stepwatch.core.model import (
+    Better,
+    Direction,
+    Evidence,
+    Point,
+    Regression,
+    State,
+    Step,
+    SuspectRange,
+)
+from stepwatch.core.recheck import asked_range, proved_boundary
+from stepwatch.core.results import Results, collect_results
+
+
+class Telling(enum.StrEnum):
+    """What people are told about a regression, each at most once."""
+
+    REGRESSION = "regression"
+    IMPROVEMENT = "improvement"
+    PARTLY_RECOVERED = "partly_recovered"
+    RECOVERED = "recovered"
+    RETRACTED = "retracted"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saying:
+    """One thing to be told tonight.
+
+    `suspect`, `before` and `after` (levels in the unit) are those of the step that is the reason: for a recovery the
+    way back. `suspect` is None where no step is: a level that is back, or a step that is gone, without one.
+    `remaining` = present level / baseline - 1.
+    """
+
+    kind: Telling
+    regression: Regression
+    suspect: SuspectRange | None
+    before: float
+    after: float
+    remaining: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DipNights:
+    """A dip by its first and last label; `change` relative to the level around it."""
+
+    first: str
+    last: str
+    change: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Triage:
+    """What is known after tonight.
+
+    `followed[i]` is what has become of `known[i]`, None where it is forgotten; `opened` are the new ones, oldest
+    first. `suspect` is the bracket to be measured again at once.
+    """
+
+    detection: Detection
+    followed: tuple[Regression | None, ...]
+    opened: tuple[Regression, ...]
+    dips: tuple[DipNights, ...]
+    suspect: SuspectRange | None
+    said: tuple[Saying, ...]
+
+    @property
+    def regressions(self) -> tuple[Regression, ...]:
+        """All that is known now; what `known` is on the next night."""
+        return (*(r for r in self.followed if r is not None), *self.opened)
+
+
+def triage(
+    points: Sequence[Point],
+    *,
+    known: Sequence[Regression] = (),
+    evidence: Sequence[Evidence] = (),
+    better: Better,
+    noise: float | None = None,
+    settings: TriageSettings | None = None,
+) -> Triage:
+    """What is known, suspected and said after the last of `points` (nights in order, gaps and failures included).
+
+    `noise` is a known relative noise. ValueError: a value is not positive and finite, or two points have one label.
+    """
+    settings = settings or TriageSettings()
+    results = collect_results(points)
+    boundaries = sorted({i for e in evidence if (i := proved_boundary(results, e)) is not None})
+    held = [
+        results.places[r.suspect.through] for r in known if r.raised and r.suspect.through in results.places
+    ]
+    detection = detect(
+        results.values, noise=noise, boundaries=boundaries, held=held, settings=settings.detection
+    )
+    turns = read_course(results.values, detection, better, settings)
+    matches = _match(results, known, turns, settings.same_place)
+    said: list[Saying] = []
+    followed = tuple(
+        _followed(results, detection, r, matches[i], said)
+        if i in matches
+        else _gone(results, detection, r, better, settings, said)
+        for i, r in enumerate(known)
+    )
+    taken = [id(t) for t in matches.values()]
+    opened = [
+        _followed(results, detection, None, turn, said)
+        for turn in turns
+        if turn.own and id(turn) not in taken and not _told_as_return(results, known, turn, settings)
+    ]
+    alerted = [r for r in (*followed, *opened) if r is not None and r.raised]
+    return Triage(
+        detection=detection,
+        followed=followed,
+        opened=tuple(opened),
+        dips=_dips(results, detection, alerted),
+        suspect=asked_range(results, detection, evidence, boundaries, noise, settings),
+        said=tuple(said),
+    )
+
+
+def _match(
+    results: Results, known: Sequence[Regression], turns: Sequence[Turn], reach: int
+) -> dict[int, Turn]:
+    """Which step each known regression is: the nearest of its direction, at most `reach` results away."""
+    pairs = sorted(
+        (not r.raised, abs(results.places[r.suspect.through] - turn.step.index), i, j)
+        for i, r in enumerate(known)
+        if r.suspect.through in results.places
+        for j, turn in enumerate(turns)
+        if turn.direction is r.direction and (turn.own or r.raised)
+    )
+    matches: dict[int, Turn] = {}
+    taken: set[int] = set()
+    for _, distance, i, j in pairs:
+        if distance <= reach and i not in matches and j not in taken:
+            matches[i] = turns[j]
+            taken.add(j)
+    return matches
+
+
+def _told_as_return(
+    results: Results, known: Sequence[Regression], turn: Turn, settings: TriageSettings
+) -> bool:
+    """Whether people know this improvement as the way back of a regression, which a re-fit has since moved."""
+    nights = [night for r in known if r.raised for night in (r.eased, r.recovered) if night in results.places]
+    waits = [results.places[night] - turn.step.index for night in nights]
+    return turn.direction is Direction.IMPROVEMENT and any(
+        0 <= wait <= settings.confirm + settings.same_place for wait in waits
+    )
+
+
+def _followed(
+    results: Results, detection: Detection, known: Regression | None, turn: Turn, said: list[Saying]
+) -> Regression:
+    """The regression that `turn` is tonight, `known` before; what is new about it goes to `said`."""
+    before = known or Regression(
+        suspect=results.bracket(detection, turn.step),
+        direction=turn.direction,
+        state=State.SUSPECTED,
+        baseline=turn.step.level_before,
+        level=turn.step.level_after,
+    )
+    now = replace(
+        before,
+        suspect=results.bracket(detection, turn.step),
+        baseline=turn.step.level_before,
+        level=turn.step.level_after,
+        remeasured=turn.step.remeasured,
+    )
+    if before.state in {State.RECOVERED, State.ENVIRONMENT}:
+        return now
+    if before.raised is None and turn.back is not None:
+        return replace(now, state=State.RECOVERED, recovered=results.tonight)
+    if before.state is State.SUSPECTED and (turn.ripe or turn.step.remeasured):
+        now = replace(now, state=State.CONFIRMED)
+
+    def say(kind: Telling, regression: Regression, step: Step) -> None:
+        said.append(
+            Saying(
+                kind=kind,
+                regression=regression,
+                suspect=results.bracket(detection, step),
+                before=step.level_before,
+                after=step.level_after,
+                remaining=step.level_after / regression.baseline - 1,
+            )
+        )
+
+    if before.raised is None and turn.ripe:
+        now = replace(now, raised=results.tonight, eased=results.tonight if turn.eased else None)
+        say(Telling(turn.direction.value), now, turn.step)
+    elif before.raised and turn.back is not None:
+        now = replace(now, state=State.RECOVERED, recovered=results.tonight)
+        if turn.direction is Direction.REGRESSION:
+            say(Telling.RECOVERED, now, turn.back)
+    elif before.raised and before.eased is None and turn.eased is not None:
+        now = replace(now, eased=results.tonight)
+        say(Telling.PARTLY_RECOVERED, now, turn.eased)
+    return now
+
+
+def _gone(
+    results: Results,
+    detection: Detection,
+    known: Regression,
+    better: Better,
+    settings: TriageSettings,
+    said: list[Saying],
+) -> Regression | None:
+    """What becomes of a known regression that no step stands for any more."""
+    closed = known.state in {State.RECOVERED, State.ENVIRONMENT}
+    if closed or known.suspect.through not in results.places or not detection.segments:
+        return known
+    if known.raised is None:
+        return None
+    present = detection.segments[-1].level
+    worse = math.log(present / known.baseline) * (1 if better is Better.LOWER else -1)
+    size = abs(math.log(known.level / known.baseline))
+    back = worse <= max(settings.detection.back_share * size, settings.detection.min_effect)
+    now = replace(known, state=State.RECOVERED, recovered=results.tonight)
+    said.append(
+        Saying(
+            kind=Telling.RECOVERED if back and known.direction is Direction.REGRESSION else Telling.RETRACTED,
+            regression=now,
+            suspect=None,
+            before=known.level,
+            after=present,
+            remaining=present / known.baseline - 1,
+        )
+    )
+    return now
+
+
+def _dips(results: Results, detection: Detection, alerted: Sequence[Regression]) -> tuple[DipNights, ...]:
+    """The dips by their labels; an alerted level that came back is none."""
+    starts = {results.places[r.suspect.through] for r in alerted if r.suspect.through in results.places}
+    return tuple(
+        DipNights(first=results.labels[dip.start], last=results.labels[dip.stop - 1], change=dip.ratio - 1)
+        for dip in detection.dips
+        if not starts & set(range(dip.start, dip.stop))
+    )

@@ -1,0 +1,1 @@
+"""What is put in motion: one verb a module, load, decide, save."""

@@ -1,0 +1,94 @@
+"""What would have been said, night by night, had this series been watched?
+
+The nights are played through triage one after the other, each night seeing only those before it, and what one night
+knows is carried to the next: the same pure function that the nightly job calls, with no database and nothing to
+measure again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stepwatch.core.course import TriageSettings
+from stepwatch.core.model import Better, Point, Regression, SuspectRange
+from stepwatch.core.triage import DipNights, Saying, Telling, triage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What was said on the night `on`."""
+
+    on: str
+    saying: Saying
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """Everything said, in order, and what is known after the last night."""
+
+    unit: str
+    said: tuple[Said, ...]
+    regressions: tuple[Regression, ...]
+    dips: tuple[DipNights, ...]
+
+
+def replay(
+    points: Sequence[Point],
+    *,
+    better: Better,
+    unit: str = "",
+    noise: float | None = None,
+    settings: TriageSettings | None = None,
+) -> Replay:
+    """Plays `points` (nights in order, gaps included). ValueError: as for triage."""
+    known: tuple[Regression, ...] = ()
+    dips: tuple[DipNights, ...] = ()
+    said: list[Said] = []
+    for n, point in enumerate(points, start=1):
+        if point.value is None:
+            continue  # a night without a result can't change what the nights before it say
+        night = triage(points[:n], known=known, better=better, noise=noise, settings=settings)
+        known, dips = night.regressions, night.dips
+        said += [Said(on=point.label, saying=saying) for saying in night.said]
+    return Replay(unit=unit, said=tuple(said), regressions=known, dips=dips)
+
+
+def replay_json(played: Replay) -> dict[str, list[dict[str, Any]]]:
+    """The one object that `stepwatch replay --json` prints; changes are relative to `baseline` in the unit.
+
+    An alert of kind `recovered` or `partly_recovered` gives the step back: its bracket, its own baseline and change.
+    A step that brings several regressions back is one alert.
+    """
+    alerts: dict[tuple[Telling, SuspectRange], dict[str, Any]] = {}
+    for one in played.said:
+        if one.saying.suspect is not None:
+            alerts.setdefault((one.saying.kind, one.saying.suspect), _alert(one, one.saying.suspect))
+    return {
+        "alerts": list(alerts.values()),
+        "dips": [{"first": d.first, "last": d.last, "change": d.change} for d in played.dips],
+        "retracted": [
+            {
+                **_range(one.saying.regression.suspect),
+                "raised": one.saying.regression.raised,
+                "gone": one.on,
+            }
+            for one in played.said
+            if one.saying.kind is Telling.RETRACTED
+        ],
+    }
+
+
+def _alert(one: Said, suspect: SuspectRange) -> dict[str, Any]:
+    return {
+        **_range(suspect),
+        "raised": one.on,
+        "change": one.saying.after / one.saying.before - 1,
+        "baseline": one.saying.before,
+        "kind": one.saying.kind.value,
+    }
+
+
+def _range(suspect: SuspectRange) -> dict[str, str]:
+    return {"after": suspect.after, "through": suspect.through}

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from stepwatch.core.detection import Detection, detect, noise_of_values
+from stepwatch.core.detection.fit import fit_boundaries
+
+GUIDE = [587.7] * 5 + [570.2] * 3 + [587.5] * 2 + [577.2] * 5
+
+
+def series(seed: int, *levels: tuple[float, int], noise: float = 0.001) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    logs = np.concatenate([np.full(n, np.log(level)) for level, n in levels])
+    return np.exp(logs + random.normal(0, noise, logs.size))
+
+
+def indices(detection: Detection) -> list[int]:
+    return [step.index for step in detection.steps]
+
+
+@pytest.mark.parametrize(
+    ("scaled", "boundaries"),
+    [
+        ([0, 0, 0, 8, 0, 0], []),
+        ([0, 0, 0, 8, 8], [3]),
+        ([0, 0, 8, 8, 8, 0, 0], []),
+        ([0, 0, 8, 8, 8, 8, 0, 0, 0, 0], [2, 6]),
+    ],
+)
+def test_the_fit_weighs_odd_nights_against_changes(scaled: list[float], boundaries: list[int]) -> None:
+    array = np.array(scaled, dtype=np.float64)
+    assert fit_boundaries(array, bound=9, penalties=np.full(array.size, 14.0)) == boundaries
+
+
+def brute_force(scaled: np.ndarray, levels: np.ndarray) -> float:
+    best = np.minimum((scaled[0] - levels) ** 2, 9)
+    for value in scaled[1:]:
+        best = np.minimum(best[:, None] + 14 * (levels[:, None] != levels[None, :]), np.inf).min(axis=0)
+        best += np.minimum((value - levels) ** 2, 9)
+    return float(best.min())
+
+
+@given(st.lists(st.integers(-6, 6), min_size=1, max_size=12))
+def test_the_fit_is_exact(values: list[int]) -> None:
+    scaled = np.array(values, dtype=np.float64)
+    edges = [0, *fit_boundaries(scaled, bound=9, penalties=np.full(scaled.size, 14.0)), scaled.size]
+    levels = np.unique(scaled)
+    cost = 14.0 * (len(edges) - 2)
+    for a, b in itertools.pairwise(edges):
+        cost += min(np.minimum((scaled[a:b] - level) ** 2, 9).sum() for level in levels)
+    assert cost == pytest.approx(brute_force(scaled, levels))
+
+
+@pytest.mark.parametrize("noise", [None, 0.0005])
+def test_the_guides_start_is_a_dip_and_a_step(noise: float | None) -> None:
+    found = detect(GUIDE, noise=noise)
+    assert indices(found) == [10]
+    assert found.steps[0].ratio == pytest.approx(577.2 / 587.7)
+    assert [(dip.start, dip.stop) for dip in found.dips] == [(5, 8)]
+    assert found.segments[0].level == 587.7
+    assert found.odd == {5, 6, 7}
+
+
+def test_a_clear_step_is_there_at_its_second_night_and_not_at_its_first() -> None:
+    values = series(1, (100, 20), (110, 2))
+    assert indices(detect(values[:21])) == []
+    assert indices(detect(values)) == [20]
+
+
+@pytest.mark.parametrize("nights", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_short_dip_is_never_a_pair_of_steps(nights: int, seed: int) -> None:
+    found = detect(series(seed, (100, 15), (90, nights), (100, 15)))
+    assert indices(found) == []
+    assert [(dip.start, dip.stop) for dip in found.dips] == [(15, 15 + nights)]
+    assert found.dips[0].ratio == pytest.approx(0.9, rel=0.01)
+
+
+def test_four_nights_are_a_pair_of_steps() -> None:
+    assert indices(detect(series(0, (100, 15), (90, 4), (100, 15)))) == [15, 19]
+
+
+def test_drift_makes_no_stairs() -> None:
+    random = np.random.default_rng(2)
+    drift = np.exp(np.linspace(0, 0.05, 120) + random.normal(0, 0.002, 120))
+    assert indices(detect(drift)) == []
+    drift[70:] *= 1.05
+    assert indices(detect(drift)) == [70]
+
+
+def test_two_modes_are_noise() -> None:
+    random = np.random.default_rng(3)
+    modes = np.exp(0.03 * (random.random(120) < 0.3) + random.normal(0, 0.002, 120))
+    found = detect(modes)
+    assert (indices(found), found.noise_source) == ([], "modes")
+
+
+@pytest.mark.parametrize("noise", [0.0005, 0.01, 0.03])
+def test_noise_alone_makes_no_step(noise: float) -> None:
+    for seed in range(8):
+        assert indices(detect(series(seed, (100, 120), noise=noise))) == []
+
+
+def test_a_step_below_the_minimum_effect_is_none() -> None:
+    values = series(4, (100, 40), (100.2, 40), noise=0.0002)
+    assert indices(detect(values, noise=0.0002)) == []
+
+
+@pytest.mark.parametrize("values", [[], [3.0], [3.0, 9.0], [3.0, 3.0, 3.0], [7.0] * 50])
+def test_short_and_equal_series_have_no_step(values: list[float]) -> None:
+    found = detect(values)
+    assert found.steps == ()
+    assert [(s.start, s.stop) for s in found.segments] == ([(0, len(values))] if values else [])
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_value_that_is_none_is_refused(bad: float) -> None:
+    with pytest.raises(ValueError, match=r"value .* at position 2 is not a positive finite number"):
+        detect([1.0, 1.0, bad])
+
+
+@pytest.mark.parametrize("boundaries", [[0], [3], [-1]])
+def test_a_boundary_outside_is_refused(boundaries: list[int]) -> None:
+    with pytest.raises(ValueError, match="must be positions from 1 to 2"):
+        detect([1.0, 1.0, 1.0], boundaries=boundaries)
+
+
+def test_a_proved_boundary_needs_no_second_night() -> None:
+    found = detect([0.41, 0.41, 178, 81, 0.6], boundaries=[2, 3, 4])
+    assert [step.level_after for step in found.steps] == [178, 81, 0.6]
+    assert all(step.remeasured and step.confidence == 1 for step in found.steps)
+
+
+def test_after_a_proved_night_the_way_back_is_seen_at_its_second_night() -> None:
+    found = detect([1.0, 1.0, 5.0, 1.0, 1.0], boundaries=[2])
+    assert [(s.index, s.remeasured) for s in found.steps] == [(2, True), (3, False)]
+
+
+def test_the_noise_does_not_see_steps() -> None:
+    quiet = series(5, (100, 60), noise=0.002)
+    stepped = series(5, (100, 20), (150, 20), (90, 20), noise=0.002)
+    assert noise_of_values(quiet) == pytest.approx(0.002, rel=0.3)
+    assert noise_of_values(stepped) == pytest.approx(noise_of_values(quiet), rel=0.2)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> np.ndarray:
+    parts = draw(
+        st.lists(
+            st.tuples(st.sampled_from([90, 95, 100, 110, 150]), st.integers(1, 25)), min_size=1, max_size=4
+        )
+    )
+    noise = draw(st.sampled_from([0.0, 0.0005, 0.01]))
+    return series(draw(st.integers(0, 1000)), *parts, noise=noise)
+
+
+@settings(max_examples=40, deadline=None)
+@given(histories(), st.sampled_from([0.001, 0.5, 1024.0, 3e6]))
+def test_scaling_moves_no_step(values: np.ndarray, factor: float) -> None:
+    one, other = detect(values), detect(values * factor)
+    assert indices(one) == indices(other)
+    assert other.segments[-1].level == pytest.approx(one.segments[-1].level * factor)
+
+
+@settings(max_examples=40, deadline=None)
+@given(histories(), st.data())
+def test_a_proved_boundary_is_never_removed(values: np.ndarray, data: st.DataObject) -> None:
+    assume(values.size > 1)
+    places = data.draw(st.sets(st.integers(1, values.size - 1), min_size=1, max_size=3))
+    assert places <= set(indices(detect(values, boundaries=sorted(places))))
+
+
+@settings(max_examples=40, deadline=None)
+@given(histories())
+def test_segments_cover_all_and_steps_lie_between(values: np.ndarray) -> None:
+    found = detect(values)
+    edges = [s.start for s in found.segments] + [found.segments[-1].stop]
+    assert edges == [0, *indices(found), values.size]
+    assert all(0 < step.confidence <= 1 for step in found.steps)
+    assert all(dip.stop - dip.start <= 3 for dip in found.dips)
