@@ -1,0 +1,1 @@
+"""What is remembered: Postgres tables and plain functions on a connection."""

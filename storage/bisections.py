@@ -1,0 +1,285 @@
+"""Which searches are there, and what has each tried?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from stepwatch.core import model
+from storage import tables as t
+from storage.rows import Connection, ensure_pair, load_pair, upsert
+
+ATTEMPTS = 3  # an incident whose searches failed this often waits for a person
+
+
+@dataclass(frozen=True, kw_only=True)
+class BisectionRow:
+    """A search: the range it is about and its path, the candidates in order from the good pair to the bad one."""
+
+    id: int
+    incident_id: int | None
+    series_id: int
+    state: str
+    machine: str
+    source: model.Source
+    good: str
+    bad: str
+    policy: str
+    path: tuple[model.CommitPair, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeRow:
+    """What a pair measured: ratios to the reference, one a process; or why it could not be measured."""
+
+    pair: model.CommitPair
+    ratios: tuple[float, ...]
+    outcome: model.Outcome
+    reason: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncidentPlace:
+    """Where an incident was seen, between which nights, and the series that moved most."""
+
+    incident_id: int
+    machine: str
+    source: model.Source
+    after: str
+    through: str
+    series_id: int
+
+
+def incident_place(connection: Connection, incident_id: int) -> IncidentPlace | None:
+    """The place of an incident; None where there is no such alerted incident."""
+    after, through = t.night.alias("a"), t.night.alias("b")
+    size = sa.func.abs(sa.func.ln(t.regression.c.level / t.regression.c.baseline))
+    query = (
+        sa.select(
+            t.machine.c.name.label("machine"),
+            t.source.c.kind,
+            t.source.c.name.label("source"),
+            after.c.label.label("after"),
+            through.c.label.label("through"),
+            t.regression.c.series_id,
+        )
+        .select_from(
+            t.incident.join(t.machine)
+            .join(t.source)
+            .join(after, after.c.id == t.incident.c.after_night_id)
+            .join(through, through.c.id == t.incident.c.through_night_id)
+            .join(t.regression, t.regression.c.incident_id == t.incident.c.id)
+        )
+        .where(t.incident.c.id == incident_id, t.regression.c.gone_at.is_(None))
+        .order_by(size.desc(), t.regression.c.id)
+        .limit(1)
+    )
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        return None
+    return IncidentPlace(
+        incident_id=incident_id,
+        machine=row.machine,
+        source=model.Source(kind=model.SourceKind(row.kind), name=row.source),
+        after=row.after,
+        through=row.through,
+        series_id=row.series_id,
+    )
+
+
+def waiting_incidents(connection: Connection) -> list[int]:
+    """Alerted regressions without a finished bisection, the oldest first; recovered ones are among them.
+
+    Imported series can't be run; improvements and what failed too often wait for a person's own request.
+    """
+    ended = sa.select(sa.func.count()).where(
+        t.bisection.c.incident_id == t.incident.c.id, t.bisection.c.state == "failed"
+    )
+    done = sa.select(t.bisection.c.id).where(
+        t.bisection.c.incident_id == t.incident.c.id, t.bisection.c.state.in_(["finished", "cancelled"])
+    )
+    query = (
+        sa.select(t.incident.c.id)
+        .join(t.source)
+        .where(
+            t.source.c.kind != model.SourceKind.LOGS.value,
+            t.incident.c.direction == model.Direction.REGRESSION.value,
+            ~done.exists(),
+            ended.scalar_subquery() < ATTEMPTS,
+        )
+        .order_by(t.incident.c.opened_at, t.incident.c.id)
+    )
+    return [row.id for row in connection.execute(query)]
+
+
+def series_named(connection: Connection, name: str) -> list[int]:
+    """The ids of the judged series of a benchmark, by its name alone or its name with parameters."""
+    query = sa.select(t.series.c.id, t.series.c.benchmark, t.series.c.params).where(t.series.c.judged)
+    return [
+        row.id
+        for row in connection.execute(query.order_by(t.series.c.id))
+        if name in {row.benchmark, model.title(row.benchmark, row.params)}
+    ]
+
+
+def open_bisection(
+    connection: Connection,
+    *,
+    incident_id: int | None,
+    series_id: int,
+    path: Sequence[model.CommitPair],
+    good: str,
+    bad: str,
+    policy: str,
+) -> int:
+    """A new bisection's id; a second request for an incident attaches to the one that is open."""
+    attempt = 1
+    if incident_id is not None:
+        mine = t.bisection.c.incident_id == incident_id
+        found = connection.execute(
+            sa.select(t.bisection.c.id).where(mine, t.bisection.c.state == t.OPEN_BISECTION)
+        ).scalar()
+        if found is not None:
+            return int(found)
+        last = sa.select(sa.func.coalesce(sa.func.max(t.bisection.c.attempt), 0)).where(mine)
+        attempt = int(connection.execute(last).scalar_one()) + 1
+    pairs = [ensure_pair(connection, pair) for pair in path]
+    values = {
+        "incident_id": incident_id,
+        "attempt": attempt,
+        "series_id": series_id,
+        "good_pair_id": pairs[0],
+        "bad_pair_id": pairs[-1],
+        "good": good,
+        "bad": bad,
+        "policy": policy,
+    }
+    made = connection.execute(sa.insert(t.bisection).values(values).returning(t.bisection.c.id))
+    bisection_id = int(made.scalar_one())
+    connection.execute(
+        sa.insert(t.candidate),
+        [
+            {"bisection_id": bisection_id, "position": position, "pair_id": pair}
+            for position, pair in enumerate(pairs)
+        ],
+    )
+    return bisection_id
+
+
+def load_bisection(connection: Connection, bisection_id: int) -> BisectionRow | None:
+    """The bisection with this id."""
+    query = (
+        sa.select(
+            t.bisection,
+            t.machine.c.name.label("machine"),
+            t.source.c.kind,
+            t.source.c.name.label("source"),
+        )
+        .select_from(t.bisection.join(t.series).join(t.machine).join(t.source))
+        .where(t.bisection.c.id == bisection_id)
+    )
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        return None
+    path = connection.execute(
+        sa.select(t.candidate.c.pair_id)
+        .where(t.candidate.c.bisection_id == bisection_id, t.candidate.c.position.is_not(None))
+        .order_by(t.candidate.c.position)
+    )
+    return BisectionRow(
+        id=row.id,
+        incident_id=row.incident_id,
+        series_id=row.series_id,
+        state=row.state,
+        machine=row.machine,
+        source=model.Source(kind=model.SourceKind(row.kind), name=row.source),
+        good=row.good,
+        bad=row.bad,
+        policy=row.policy,
+        path=tuple(load_pair(connection, each.pair_id) for each in path),
+    )
+
+
+def open_probe(connection: Connection, bisection_id: int, pair: model.CommitPair) -> int:
+    """The id of the probe of a pair; a pair that is not on the path becomes a candidate without a position."""
+    keys = {"bisection_id": bisection_id, "pair_id": ensure_pair(connection, pair)}
+    candidate_id = upsert(connection, t.candidate, keys)
+    return upsert(connection, t.probe, {"candidate_id": candidate_id})
+
+
+def save_probe(
+    connection: Connection,
+    probe_id: int,
+    *,
+    outcome: model.Outcome,
+    reason: str | None = None,
+    ratios: Sequence[float] = (),
+    value: float | None = None,
+) -> None:
+    """Store what a probe measured, or why it could not."""
+    connection.execute(
+        sa.update(t.probe)
+        .where(t.probe.c.id == probe_id)
+        .values(
+            outcome=outcome.value, reason=reason, ratios=list(ratios), value=value, finished_at=sa.func.now()
+        )
+    )
+
+
+def probes(connection: Connection, bisection_id: int) -> list[ProbeRow]:
+    """What has been tried so far, in the order of the path; crossed pairs last."""
+    query = (
+        sa.select(t.probe, t.candidate.c.pair_id)
+        .join(t.candidate)
+        .where(t.candidate.c.bisection_id == bisection_id, t.probe.c.outcome.is_not(None))
+        .order_by(t.candidate.c.position.nulls_last(), t.probe.c.id)
+    )
+    return [
+        ProbeRow(
+            pair=load_pair(connection, row.pair_id),
+            ratios=tuple(row.ratios),
+            outcome=model.Outcome(row.outcome),
+            reason=row.reason,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def finish_bisection(
+    connection: Connection,
+    bisection_id: int,
+    *,
+    state: str,
+    reason: str | None = None,
+    culprits: Sequence[model.Culprit] = (),
+) -> bool:
+    """End an open bisection with what it found; says whether this call did it."""
+    change = (
+        sa.update(t.bisection)
+        .where(t.bisection.c.id == bisection_id, t.bisection.c.state == t.OPEN_BISECTION)
+        .values(state=state, reason=reason, finished_at=sa.func.now())
+    )
+    if connection.execute(change).rowcount != 1:
+        return False
+    rows: list[dict[str, Any]] = [
+        {
+            "bisection_id": bisection_id,
+            "position": position,
+            "kind": culprit.kind.value,
+            "repository": culprit.repository,
+            "commit": culprit.commit,
+            "after": culprit.after,
+            "through": culprit.through,
+            "partners": list(culprit.partners),
+            "change": culprit.change,
+            "baseline": culprit.baseline,
+            "reason": culprit.reason,
+        }
+        for position, culprit in enumerate(culprits)
+    ]
+    if rows:
+        connection.execute(sa.insert(t.culprit), rows)
+    return True

@@ -1,0 +1,155 @@
+"""What do Grafana and reports read?
+
+The schema `reporting` holds views only, made anew after each migration; nothing else in the database is read by
+anything but stepwatch itself, so tables can change while the views keep their columns.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+VIEWS = {
+    # the nights of each source in order; `sequence` is derived here so that a backfilled night just takes its place
+    "nights": """
+        select night.id as night_id, source.kind as source_kind, source.name as source, night.label, night.at,
+               night.gap_reason, jax.ref as jax, xla.ref as xla,
+               row_number() over (partition by night.source_id order by night.at, night.label) as sequence
+        from night
+        join source on source.id = night.source_id
+        left join pair on pair.id = night.pair_id
+        left join revision jax on jax.id = pair.jax_id
+        left join revision xla on xla.id = pair.xla_id
+    """,
+    "series": """
+        select series.id as series_id, benchmark, version, params, metric, unit, better,
+               machine.name as machine, protocol, source.name as source, source.kind as source_kind, judged
+        from series
+        join machine on machine.id = series.machine_id
+        join source on source.id = series.source_id
+    """,
+    # a point is the last OK attempt of a night, else its last attempt
+    "points": """
+        select distinct on (measurement.series_id, run.night_id)
+               measurement.series_id, run.night_id, night.label, night.at, measurement.outcome,
+               measurement.reason, measurement.value, measurement.low, measurement.high,
+               cardinality(measurement.samples) as samples, run.run_key, run.environment_id
+        from measurement
+        join run on run.id = measurement.run_id
+        join night on night.id = run.night_id
+        where run.origin in ('nightly', 'backfill')
+        order by measurement.series_id, run.night_id, (measurement.outcome = 'ok') desc, run.attempt desc
+    """,
+    # every night of a series' source: what it measured, what happened instead, why there is no such night, or nothing
+    "series_nights": """
+        select series.id as series_id, night.id as night_id, night.label, night.at, night.gap_reason,
+               attempt.outcome, attempt.reason, attempt.value, attempt.low, attempt.high
+        from series
+        join night on night.source_id = series.source_id
+        left join lateral (
+            select coalesce(measurement.outcome, run.outcome) as outcome,
+                   coalesce(measurement.reason, run.reason) as reason,
+                   measurement.value, measurement.low, measurement.high
+            from run
+            left join measurement on measurement.run_id = run.id and measurement.series_id = series.id
+            where run.night_id = night.id and run.machine_id = series.machine_id and run.outcome is not null
+              and run.origin in ('nightly', 'backfill')
+            order by (measurement.outcome is not distinct from 'ok') desc, run.attempt desc
+            limit 1
+        ) attempt on true
+    """,
+    "runs": """
+        select run.id as run_id, run.run_key, machine.name as machine, run.suite, run.origin, run.attempt,
+               source.name as source, source.kind as source_kind, night.label, night.at, night.gap_reason,
+               run.outcome, run.reason, run.warnings, run.created_at, run.finished_at
+        from run
+        join machine on machine.id = run.machine_id
+        left join night on night.id = run.night_id
+        left join source on source.id = night.source_id
+    """,
+    "incidents": """
+        select incident.id as incident_id, machine.name as machine, source.name as source,
+               source.kind as source_kind, incident.direction, after_night.label as after,
+               through_night.label as through, incident.opened_at, incident.recovered_at
+        from incident
+        join machine on machine.id = incident.machine_id
+        join source on source.id = incident.source_id
+        join night after_night on after_night.id = incident.after_night_id
+        join night through_night on through_night.id = incident.through_night_id
+    """,
+    # the levels of each series as they are seen now; a dip's range is its first and its last night
+    "steps": """
+        select step.series_id, step.kind, after_night.label as after, through_night.label as through,
+               step.level_before, step.level_after, step.confidence, through_night.at as through_at
+        from step
+        join night after_night on after_night.id = step.after_night_id
+        join night through_night on through_night.id = step.through_night_id
+    """,
+    "regressions": """
+        select regression.id as regression_id, regression.incident_id, regression.series_id, series.benchmark,
+               series.params, series.metric, series.unit, series.better, machine.name as machine,
+               source.name as source, regression.direction, regression.state, regression.disposition,
+               after_night.label as after, through_night.label as through, regression.baseline, regression.level,
+               regression.level / regression.baseline - 1 as change, regression.remeasured,
+               raised_night.label as raised, recovered_night.label as recovered, regression.first_seen_at,
+               after_night.at as after_at, through_night.at as through_at
+        from regression
+        join series on series.id = regression.series_id
+        join machine on machine.id = series.machine_id
+        join source on source.id = series.source_id
+        join night after_night on after_night.id = regression.after_night_id
+        join night through_night on through_night.id = regression.through_night_id
+        left join night raised_night on raised_night.id = regression.raised_night_id
+        left join night recovered_night on recovered_night.id = regression.recovered_night_id
+        where regression.gone_at is null
+    """,
+    "evidence": """
+        select evidence.series_id, after_night.label as after, through_night.label as through, evidence.verdict,
+               evidence.ratio, evidence.old, evidence.new, evidence.reason, evidence.decided_at,
+               after_night.at as after_at, through_night.at as through_at
+        from evidence
+        join recheck on recheck.id = evidence.recheck_id
+        join night after_night on after_night.id = recheck.after_night_id
+        join night through_night on through_night.id = recheck.through_night_id
+    """,
+    "messages": """
+        select id as message_id, incident_id, bisection_id, kind, message, written_at from outbox
+    """,
+    "deliveries": """
+        select outbox_id as message_id, transport, attempts, sent_at, error from delivery
+    """,
+    "bisections": """
+        select bisection.id as bisection_id, bisection.incident_id, bisection.state, bisection.good, bisection.bad,
+               bisection.policy, series.benchmark, series.params, machine.name as machine, bisection.opened_at,
+               bisection.finished_at, bisection.reason,
+               (select count(*) from probe join candidate on candidate.id = probe.candidate_id
+                where candidate.bisection_id = bisection.id) as probes
+        from bisection
+        join series on series.id = bisection.series_id
+        join machine on machine.id = series.machine_id
+    """,
+    "probes": """
+        select candidate.bisection_id, probe.id as probe_id, candidate.position, jax.ref as jax, xla.ref as xla,
+               probe.outcome, probe.reason, probe.value, cardinality(probe.ratios) as repeats, probe.ratios,
+               probe.started_at, probe.finished_at
+        from probe
+        join candidate on candidate.id = probe.candidate_id
+        join pair on pair.id = candidate.pair_id
+        join revision jax on jax.id = pair.jax_id
+        join revision xla on xla.id = pair.xla_id
+    """,
+    "culprits": """
+        select culprit.bisection_id, bisection.incident_id, culprit.position, culprit.kind, culprit.repository,
+               culprit.commit, culprit.after, culprit.through, culprit.partners, culprit.change, culprit.baseline,
+               culprit.reason
+        from culprit
+        join bisection on bisection.id = culprit.bisection_id
+    """,
+}
+
+
+def create_views(connection: sa.Connection) -> None:
+    """Drop and make anew the schema `reporting`, in the caller's transaction."""
+    connection.execute(sa.text("drop schema if exists reporting cascade"))
+    connection.execute(sa.text("create schema reporting"))
+    for name, query in VIEWS.items():
+        connection.execute(sa.text(f"create view reporting.{name} as {query}"))
