@@ -1,0 +1,1 @@
+"""Whom we tell: messages and the ways they travel."""

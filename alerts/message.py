@@ -1,0 +1,89 @@
+"""What is said, in which words?
+
+A message is a plain JSON-able document, made in the transaction of the decision that it tells of, so that it can be
+stored before it is sent. Transports turn it into their own form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stepwatch.core.model import Better, Culprit, Direction, title
+from stepwatch.core.units import format_change, format_value, slowdown
+
+Message = dict[str, Any]
+Facts = Mapping[str, Any]
+SHOWN = 10
+
+
+def head(
+    direction: Direction, *, after: str, through: str, machine: str, regressions: Sequence[Facts]
+) -> Message:
+    """The first message of an incident. `regressions` are rows of `reporting.regressions`, the largest first."""
+    count = len({(each["benchmark"], str(each["params"])) for each in regressions})
+    what = "regression" if direction is Direction.REGRESSION else "improvement"
+    summary = f"{what}: {named(regressions[0])} {_change(regressions[0])}"
+    if count > 1:
+        summary += f", and {count - 1} more"
+    lines = [f"between {after} (last on the old level) and {through} (first on the new one), on {machine}"]
+    lines += [_line(each) for each in regressions[:SHOWN]]
+    if len(regressions) > SHOWN:
+        lines.append(f"… and {len(regressions) - SHOWN} more")
+    return {"title": summary, "lines": lines}
+
+
+def recovered(label: str, lines: Sequence[str]) -> Message:
+    """Every regression of an incident is back on its old level; a line for each says what remains."""
+    return {"title": f"recovered at {label}", "lines": list(lines)}
+
+
+def partly(label: str, lines: Sequence[str]) -> Message:
+    """Some of an incident's regressions are part of the way back."""
+    return {"title": f"part of the way back at {label}", "lines": list(lines)}
+
+
+def retracted(label: str, lines: Sequence[str]) -> Message:
+    """Later nights show that there was no such step."""
+    return {"title": f"taken back at {label}: later nights show no such step", "lines": list(lines)}
+
+
+def movement(each: Facts, *, before: float, after: float, remaining: float) -> str:
+    """One line: a benchmark went from one level to another; `remaining` = present level / baseline - 1."""
+    old, new = format_value(before, each["unit"]), format_value(after, each["unit"])
+    baseline = format_value(each["baseline"], each["unit"])
+    left = format_change(old=each["baseline"], new=each["baseline"] * (1 + remaining))
+    return f"{named(each)}: {old} -> {new} (now {left} against {baseline})"
+
+
+def explained(
+    bisection: int, benchmark: str, good: str, bad: str, culprits: Sequence[Culprit], *, probes: int
+) -> Message:
+    """What a bisection has ended with; blame words each culprit's reason, naming repository and commit."""
+    summary = "; ".join(culprit.reason for culprit in culprits)
+    return {
+        "title": summary,
+        "lines": [f"bisection {bisection} of {benchmark} in ({good}, {bad}], {probes} pairs tried"],
+    }
+
+
+def text(message: Message) -> str:
+    """A message as plain text."""
+    return "\n".join([message["title"], *(f"  {line}" for line in message["lines"])])
+
+
+def _line(each: Facts) -> str:
+    old, new = format_value(each["baseline"], each["unit"]), format_value(each["level"], each["unit"])
+    evidence = ", measured again: different" if each["remeasured"] else ""
+    return f"{named(each)}: {old} -> {new} ({_change(each)}{evidence})"
+
+
+def _change(each: Facts) -> str:
+    worse = slowdown(old=each["baseline"], new=each["level"], better=Better(each["better"]))
+    word = "slower" if worse > 0 else "faster"
+    return f"{format_change(old=each['baseline'], new=each['level'])} against {format_value(each['baseline'], each['unit'])}, {word}"
+
+
+def named(each: Facts) -> str:
+    """A benchmark with its parameters."""
+    return title(each["benchmark"], each["params"] or {})

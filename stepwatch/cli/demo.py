@@ -1,0 +1,176 @@
+"""What does a newcomer see in the first ten minutes?
+
+The main job from end to end: a ladder of released JAX versions goes night by night through the DAG `nightly` of a
+real Airflow into a real Postgres; the steps are found, told, and searched by the DAGs `bisect_tick` and `bisect`.
+Everything is started for the demo and ended with it, also when it is killed.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.progress import Progress, TaskID
+
+from alerts.message import text
+from stepwatch import wiring
+from stepwatch.cli.airflow_client import POLL_S, Airflow, open_airflow
+from stepwatch.jobs.report import report
+from stepwatch.settings import Settings
+from storage.reading import read
+from storage.rows import Database
+
+ENDED = {"success", "failed"}
+
+
+def play(settings: Settings, display: Progress, *, fresh: bool) -> None:
+    """Play the demo.
+
+    Raises:
+        AirflowError, StackError: it could not go on.
+    """
+    mine = settings.model_copy(
+        update={
+            "state": settings.state / "demo",
+            "database_url": None,
+            "airflow_database_url": None,
+            "scheduled": False,
+        }
+    )
+    show = display.console.print
+    begun = time.monotonic()
+    starting = display.add_task("starting Postgres and Airflow", total=None)
+    with wiring.local_stack(mine).running(
+        on_event=lambda line: display.update(starting, description=line)
+    ) as services:
+        mine = mine.model_copy(update={"database_url": services.database_url})
+        with wiring.open_database(mine) as database, open_airflow(services) as airflow:
+            airflow.wait_for_dags({"nightly", "bisect_tick", "bisect"})
+            airflow.end_leftovers()
+            display.remove_task(starting)
+            show(
+                f"Postgres and Airflow are up after {time.monotonic() - begun:.0f} s ({services.airflow_url})"
+            )
+            told = _Told(database, show)
+            _nights(mine, database, airflow, display, told, fresh=fresh)
+            _search(airflow, display, told)
+            _answers(database, show)
+            path = report(database, mine.state / "report.html")
+        show(f"report: {path}")
+    _more(mine.state, show)
+
+
+class _Told:
+    """Prints the messages that have been written since it looked last."""
+
+    def __init__(self, database: Database, show: Any) -> None:
+        self._database = database
+        self._show = show
+        self._seen: set[int] = set()
+
+    def look(self) -> None:
+        with self._database.begin() as connection:
+            for row in read(connection, "select * from reporting.messages order by message_id"):
+                if row["message_id"] not in self._seen:
+                    self._seen.add(row["message_id"])
+                    self._show(f"[incident {row['incident_id']}] {text(row['message'])}")
+
+
+def _nights(
+    settings: Settings, database: Database, airflow: Airflow, display: Progress, told: _Told, *, fresh: bool
+) -> None:
+    """Step 1: the ladder, one run of the DAG `nightly` a release, in order."""
+    ladder = settings.sources[settings.source].ladder
+    task = display.add_task("nights", total=len(ladder))
+    for label in ladder:
+        kept = not fresh and _measured(database, label)
+        if not kept:
+            conf = {"release": label, "fresh": fresh}
+            _follow(airflow, display, task, "nightly", airflow.trigger("nightly", conf), f"night {label}")
+        display.console.print(
+            f"night {label}: {_night_line(database, label)}{' (kept from before)' if kept else ''}"
+        )
+        told.look()
+        display.advance(task)
+    display.remove_task(task)
+
+
+def _search(airflow: Airflow, display: Progress, told: _Told) -> None:
+    """Step 2: `bisect_tick` once, and every run of `bisect` that it starts."""
+    task = display.add_task("looking for incidents that wait for a bisection", total=None)
+    _follow(airflow, display, task, "bisect_tick", airflow.trigger("bisect_tick", {}), "bisect_tick")
+    while running := airflow.runs("bisect"):
+        run = str(running[0]["dag_run_id"])
+        _follow(airflow, display, task, "bisect", run, run)
+        told.look()
+    told.look()
+    display.remove_task(task)
+
+
+def _follow(airflow: Airflow, display: Progress, task: TaskID, dag: str, run: str, name: str) -> None:
+    """Wait for a run's end, showing the task that it is at; a failed run is said, and the demo goes on."""
+    state = ""
+    while state not in ENDED:
+        state, at = airflow.state(dag, run)
+        display.update(task, description=f"{name}: {at or state}")
+        time.sleep(POLL_S)
+    if state == "failed":
+        display.console.print(f"{name}: its run {run} failed; the logs are in Airflow's folder")
+
+
+def _measured(database: Database, label: str) -> bool:
+    with database.begin() as connection:
+        found = read(
+            connection, "select 1 from reporting.runs where label = :label and outcome = 'ok'", label=label
+        )
+    return bool(found)
+
+
+def _night_line(database: Database, label: str) -> str:
+    with database.begin() as connection:
+        night = read(connection, "select gap_reason from reporting.nights where label = :label", label=label)
+        points = read(
+            connection,
+            "select count(*) filter (where value is not null) as measured, count(*) as known"
+            " from reporting.points where label = :label",
+            label=label,
+        )
+        again = read(
+            connection,
+            "select verdict, count(*) as count from reporting.evidence where through = :label group by 1 order by 1",
+            label=label,
+        )
+    if night and night[0]["gap_reason"]:
+        return f"a gap: {night[0]['gap_reason']}"
+    said = f"{points[0]['measured']} of {points[0]['known']} series measured"
+    if again:
+        said += "; measured again: " + ", ".join(f"{row['count']} {row['verdict']}" for row in again)
+    return said
+
+
+def _answers(database: Database, show: Any) -> None:
+    """Step 3: one line for each answer, and for each one that is missing, with the reason."""
+    with database.begin() as connection:
+        found = read(
+            connection,
+            """
+            select bisections.good, bisections.bad, bisections.state, bisections.reason as failure, culprits.reason
+            from reporting.bisections left join reporting.culprits using (bisection_id)
+            order by bisection_id, culprits.position
+            """,
+        )
+    show("answers:")
+    for row in found:
+        answer = row["reason"] or row["failure"] or row["state"]
+        show(f"  ({row['good']}, {row['bad']}]: {answer}")
+    if not found:
+        show("  none: no regression was alerted")
+
+
+def _more(state: Path, show: Any) -> None:
+    where = f".venv/bin/stepwatch --state {state}"
+    show("look further:")
+    show(f"  {where} regressions list")
+    show(f"  {where} bisect status")
+    show(f"  {where} bisect show 1")

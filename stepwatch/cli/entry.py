@@ -1,0 +1,58 @@
+"""Which commands are there, and how does one end?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from stepwatch.cli import bisection, data, nights, services, watch
+from stepwatch.cli.airflow_client import AirflowError
+from stepwatch.jobs.open_bisection import RefusedError
+from stepwatch.jobs.resolve import NoNightError
+from stepwatch.runners.protocol import UnreachableError
+from stepwatch.settings import ConfigError
+from stepwatch.stack import StackError
+from storage.engine import DatabaseUnreachableError
+
+EXPECTED = (
+    AirflowError,
+    ConfigError,
+    DatabaseUnreachableError,
+    NoNightError,
+    RefusedError,
+    StackError,
+    UnreachableError,
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The folder with the embedded database and what belongs to it (the demo's: .stepwatch/demo).",
+)
+def command(state: Path | None) -> None:
+    """stepwatch: nightly benchmarks of JAX and XLA, the steps in them, and the commits that did it."""
+    del state  # read by `frame.settings_in_force`
+
+
+for module in (nights, data, watch, bisection, services):
+    for each in module.COMMANDS:
+        command.add_command(each)
+
+
+def main() -> None:
+    """Run a command; an error is one sentence on standard error and a non-zero exit code."""
+    try:
+        command(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted; what was measured is kept, the same command goes on from there", err=True)
+        sys.exit(130)
+    except EXPECTED as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,123 @@
+"""Commands that measure: `nightly`, `backfill`, `detect`, `deliver`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stepwatch.cli.frame import Refusal, as_json, opened, progress, say, show_json, write
+from stepwatch.core.model import Origin
+
+
+def _where(command: Any) -> Any:
+    """Add the options that say where a suite is run."""
+    for option in (
+        click.option("--suite", help="The suite to run (default: `suite` in the settings)."),
+        click.option("--source", help="The source of the nights (default: `source` in the settings)."),
+        click.option("--machine", help="The machine (default: `machine` in the settings)."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("label")
+@_where
+@click.option("--fresh", is_flag=True, help="Measure again what has been measured.")
+def nightly(label: str, machine: str | None, source: str | None, suite: str | None, *, fresh: bool) -> None:
+    """Measure one night (LABEL: a release such as 0.10.2, or a date) and say what follows."""
+    from stepwatch import wiring
+    from stepwatch.jobs.nightly import nightly as run
+
+    with opened() as (settings, database):
+        place = wiring.workplace(settings, database, say=say, machine=machine, source=source, suite=suite)
+        run(place, label, fresh=fresh)
+
+
+@click.command()
+@click.argument("labels", nargs=-1)
+@_where
+@click.option("--fresh", is_flag=True, help="Measure again what has been measured.")
+def backfill(
+    labels: tuple[str, ...], machine: str | None, source: str | None, suite: str | None, *, fresh: bool
+) -> None:
+    """Measure several nights in order (default: the source's ladder); what is there already is kept."""
+    from stepwatch import wiring
+    from stepwatch.jobs.nightly import nightly as run
+
+    with opened() as (settings, database), progress() as display:
+        place = wiring.workplace(
+            settings, database, say=display.console.print, machine=machine, source=source, suite=suite
+        )
+        chosen = labels or tuple(place.nights.labels())
+        task = display.add_task("nights", total=len(chosen))
+        for label in chosen:
+            display.update(task, description=f"night {label}")
+            run(place, label, origin=Origin.BACKFILL, fresh=fresh)
+            display.advance(task)
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.option("--noise", type=float, help="The known relative noise of FILE's values, such as 0.0005.")
+@as_json
+@_where
+def detect(
+    file: Path | None,
+    noise: float | None,
+    machine: str | None,
+    source: str | None,
+    suite: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Find the steps in FILE (CSV with the columns time,value), or in the stored nights where no FILE is given."""
+    if file is not None:
+        _detect_in_file(file, noise, as_json=as_json)
+        return
+    if noise is not None:
+        raise Refusal("--noise goes with a FILE; for stored nights it is thresholds.noise in the settings")
+    from stepwatch import wiring
+    from stepwatch.jobs.detect import detect as find
+
+    with opened() as (settings, database):
+        place = wiring.workplace(settings, database, say=say, machine=machine, source=source, suite=suite)
+        suspects = find(place).suspects
+    if as_json:
+        show_json({"suspects": suspects})
+    else:
+        write(f"{suspects} boundaries are to be measured again")
+
+
+def _detect_in_file(file: Path, noise: float | None, *, as_json: bool) -> None:
+    from stepwatch.core.detection import detect as find
+    from stepwatch.core.series_csv import detection_json, parse_csv
+
+    try:
+        series = parse_csv(file.read_text(encoding="utf-8"))
+        document = detection_json(series, find(series.values, noise=noise))
+    except (ValueError, UnicodeDecodeError) as error:
+        raise Refusal(f"{file}: {error}") from None
+    if as_json:
+        show_json(document)
+        return
+    for step in document["steps"]:
+        write(f"step in ({step['after']}, {step['through']}]: x {step['ratio']:.4g}")
+    if not document["steps"]:
+        write("no step")
+
+
+@click.command()
+def deliver() -> None:
+    """Send what has been decided but not yet said."""
+    from stepwatch import wiring
+    from stepwatch.jobs.deliver import deliver as send
+
+    with opened() as (settings, database):
+        sent = send(database, wiring.transports(settings, write), say)
+    say(f"{sent} messages sent")
+
+
+COMMANDS = (nightly, backfill, detect, deliver)

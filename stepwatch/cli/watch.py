@@ -1,0 +1,165 @@
+"""Commands that look: `regressions`, `report`, `config`, `db`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stepwatch.cli.frame import Refusal, as_json, opened, say, settings_in_force, show_json, show_table, write
+
+
+@click.group()
+def regressions() -> None:
+    """Regressions and improvements that stand."""
+
+
+@regressions.command("list")
+@click.option("--all", "everything", is_flag=True, help="Suspected ones too, of which nobody was told.")
+@as_json
+def list_regressions(*, everything: bool, as_json: bool) -> None:
+    """List them, newest range last."""
+    from storage.reading import regressions as read
+
+    with opened() as (_, database), database.begin() as connection:
+        rows = [row for row in read(connection) if everything or row["raised"] is not None]
+    if as_json:
+        show_json(rows)
+        return
+    for row in rows:
+        row["change"] = f"{row['change']:+.1%}"
+        row["params"] = ", ".join(f"{key}={value}" for key, value in row["params"].items())
+    columns = (
+        "regression_id",
+        "incident_id",
+        "direction",
+        "state",
+        "benchmark",
+        "params",
+        "after",
+        "through",
+        "change",
+    )
+    show_table(rows, columns, empty="no regressions")
+
+
+@regressions.command("show")
+@click.argument("regression_id", type=int)
+@as_json
+def show_regression(regression_id: int, *, as_json: bool) -> None:
+    """Show one: its points, its evidence, what a bisection found."""
+    from storage.reading import regression as read
+
+    with opened() as (_, database), database.begin() as connection:
+        found = read(connection, regression_id)
+    if found is None:
+        raise Refusal(f"there is no regression {regression_id}; `stepwatch regressions list` names them")
+    if as_json:
+        show_json(found)
+        return
+    for key in (
+        "benchmark",
+        "params",
+        "machine",
+        "source",
+        "direction",
+        "state",
+        "after",
+        "through",
+        "raised",
+    ):
+        write(f"{key}: {found[key]}")
+    write(
+        f"baseline: {found['baseline']:.6g} {found['unit']}, level: {found['level']:.6g} ({found['change']:+.1%})"
+    )
+    for evidence in found["evidence"]:
+        write(f"measured again: {evidence['verdict']}: {evidence['reason']}")
+    for culprit in found["culprits"]:
+        write(f"culprit: {culprit['reason']}")
+    show_table(found["points"], ("label", "value", "outcome", "samples"), empty="no points")
+
+
+@click.command()
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Where to (default: STATE/report.html)."
+)
+def report(out: Path | None) -> None:
+    """Write a self-contained HTML report and print its path."""
+    from stepwatch.jobs.report import report as make
+
+    with opened() as (settings, database):
+        path = make(database, out or settings.state / "report.html")
+    write(str(path))
+
+
+@click.group()
+def config() -> None:
+    """The settings."""
+
+
+@config.command("check")
+def check_config() -> None:
+    """Say whether the settings are right, and which file they come from."""
+    from stepwatch import settings as configuration
+
+    settings_in_force()
+    write(f"{configuration.config_file() or 'no file, all defaults'}: fine")
+
+
+@config.command("show")
+@as_json
+def show_config(*, as_json: bool) -> None:
+    """Print the settings in force; secrets are left out."""
+    document: dict[str, Any] = settings_in_force().model_dump(mode="json")
+    document["transports"]["slack"]["token"] = "set" if document["transports"]["slack"]["token"] else ""
+    for key in ("database_url", "airflow_database_url"):
+        if document[key]:
+            document[key] = _without_password(document[key])
+    if as_json:
+        show_json(document)
+        return
+    for key, value in _flat(document):
+        write(f"{key} = {value}")
+
+
+@click.group()
+def db() -> None:
+    """The database."""
+
+
+@db.command("migrate")
+def migrate_database() -> None:
+    """Bring the schema to the newest version."""
+    with opened():
+        say("the schema is up to date")
+
+
+@db.command("url")
+def database_url() -> None:
+    """Print where the database is, with its password, for `psql` and the like."""
+    from stepwatch.stack import running_database
+
+    settings = settings_in_force()
+    if settings.database_url:
+        write(settings.database_url)
+        return
+    with running_database(settings.state) as url:
+        write(url)
+
+
+def _flat(document: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for key, value in document.items():
+        rows += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(prefix + key, value)]
+    return rows
+
+
+def _without_password(url: str) -> str:
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")).geturl()
+
+
+COMMANDS = (regressions, report, config, db)

@@ -1,0 +1,141 @@
+"""Is what looks like a step there when both sides are measured again, alternately?
+
+All series that ask for the same two nights are measured in the same processes. Each leaves as soon as it is decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stepwatch.core import documents
+from stepwatch.core.bisection.compare import FIRST_LOOK, compare
+from stepwatch.core.model import Benchmark, Origin, Outcome, Verdict
+from stepwatch.jobs.bench import run_folder
+from stepwatch.jobs.detect import detect
+from stepwatch.jobs.measure import alternate
+from stepwatch.jobs.workplace import Workplace
+from stepwatch.runners.protocol import Failure, Opened
+from storage.rows import Connection, load_series
+from storage.runs import attach_environment, finish_run, open_run, save_measurements
+from storage.steps import Recheck, open_rechecks, save_evidence
+
+SIDES = ("old", "new")
+
+
+def confirm(place: Workplace) -> int:
+    """Carry out every re-measurement that is asked for and detect with what they say; returns how many were decided.
+
+    Raises:
+        UnreachableError: what an environment is made from can't be reached now; what is decided is stored.
+    """
+    with place.database.begin() as connection:
+        rechecks = open_rechecks(connection, machine=place.machine.name, source=place.source)
+    decided = sum(_recheck(place, recheck) for recheck in rechecks)
+    if decided:
+        detect(place)
+    return decided
+
+
+def _recheck(place: Workplace, recheck: Recheck) -> int:
+    with place.database.begin() as connection:
+        benchmarks = {each: load_series(connection, each).benchmark for each in recheck.series}
+    place.say(f"{len(benchmarks)} series moved in {recheck.suspect}: both sides are measured again")
+    sides: list[Opened] = []
+    for pair in (recheck.old, recheck.new):
+        opened = place.runner.open(pair)
+        if isinstance(opened, Failure):
+            return _broken(place, recheck.id, benchmarks, opened)
+        sides.append(opened)
+    return _decide(place, recheck.id, benchmarks, sides)
+
+
+def _decide(
+    place: Workplace, recheck_id: int, benchmarks: dict[int, Benchmark], sides: Sequence[Opened]
+) -> int:
+    undecided = dict(benchmarks)
+    key = f"recheck/{recheck_id}"
+    folder = run_folder(place.runs, key)
+    count = FIRST_LOOK
+    while True:
+        result = alternate(
+            place.runner,
+            sides[0],
+            sides[1],
+            place.suite,
+            folder,
+            benchmarks=undecided.values(),
+            count=count,
+        )
+        if isinstance(result, Failure):
+            return _broken(place, recheck_id, undecided, result)
+        more = 0
+        with place.database.begin() as connection:
+            for series_id, benchmark in list(undecided.items()):
+                old, new = (documents.process_values(side, benchmark) for side in result)
+                comparison = compare(old, new, better=benchmark.better)
+                if comparison.more and min(len(old), len(new)) >= count:
+                    more = max(more, comparison.more)
+                    continue
+                save_evidence(
+                    connection,
+                    recheck_id=recheck_id,
+                    series_id=series_id,
+                    verdict=comparison.verdict if not comparison.more else Verdict.BROKEN,
+                    ratio=comparison.ratio,
+                    old=old,
+                    new=new,
+                    reason=comparison.reason,
+                )
+                del undecided[series_id]
+            if not undecided:
+                for side, opened, read in zip(SIDES, sides, result, strict=True):
+                    _record(place, connection, f"{key}/{side}", recheck_id, opened, read)
+                return len(benchmarks)
+        count += more
+
+
+def _record(
+    place: Workplace,
+    connection: Connection,
+    run_key: str,
+    recheck_id: int,
+    opened: Opened,
+    read: Sequence[documents.Document],
+) -> None:
+    run = open_run(
+        connection,
+        run_key=run_key,
+        machine=place.machine.name,
+        suite=place.suite.name,
+        origin=Origin.RECHECK,
+        recheck_id=recheck_id,
+    )
+    attach_environment(connection, run.id, opened.environment)
+    save_measurements(
+        connection,
+        run.id,
+        documents.measurements(read),
+        machine=place.machine.name,
+        protocol=read[0]["protocol"],
+        source=place.source,
+    )
+    finish_run(connection, run.id, outcome=Outcome.OK, warnings=documents.warnings(read))
+
+
+def _broken(place: Workplace, recheck_id: int, benchmarks: dict[int, Benchmark], failure: Failure) -> int:
+    place.say(f"not measured again: {failure.reason}")
+    if failure.outcome is Outcome.CANCELLED:
+        return 0
+    with place.database.begin() as connection:
+        for series_id in benchmarks:
+            save_evidence(
+                connection,
+                recheck_id=recheck_id,
+                series_id=series_id,
+                verdict=Verdict.BROKEN,
+                ratio=None,
+                old=(),
+                new=(),
+                reason=failure.reason,
+            )
+    return len(benchmarks)

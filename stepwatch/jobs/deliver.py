@@ -1,0 +1,40 @@
+"""What has been decided but not yet said?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from alerts.transport import DeliveryError, Transport
+from storage.incidents import mark_sent, unsent
+from storage.rows import Database, exclusively
+
+
+def deliver(database: Database, transports: Sequence[Transport], say: Callable[[str], None]) -> int:
+    """Send every message of the outbox that a transport has not carried yet; returns how many were sent.
+
+    One process at a time delivers to a transport. What could not be delivered stays and holds back the later
+    messages of its own incident, so that a thread is never out of order.
+    """
+    sent = 0
+    for transport in transports:
+        with exclusively(database, "deliver", transport.name) as connection:
+            held: set[int | None] = set()
+            threads: dict[int | None, str | None] = {}
+            for row in unsent(connection, transport.name):
+                if row.incident_id in held and row.incident_id is not None:
+                    continue
+                thread = row.thread or threads.get(row.incident_id)
+                error = None
+                reference = None
+                try:
+                    reference = transport.deliver(row.message, thread=thread)
+                except DeliveryError as refused:
+                    error = str(refused)
+                    held.add(row.incident_id)
+                    say(f"{transport.name}: {error}")
+                else:
+                    sent += 1
+                    threads.setdefault(row.incident_id, reference)
+                with database.begin() as own:  # said is said, whatever happens to the messages after it
+                    mark_sent(own, row.id, transport.name, thread=reference, error=error)
+    return sent

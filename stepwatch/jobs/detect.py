@@ -1,0 +1,237 @@
+"""What do the nights of every series say together, and what is to be told?
+
+The whole window is read again each time and the answer is a function of it, so late results, reruns and backfills
+come out right by themselves. Everything that is decided, the messages included, is stored in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from alerts import message
+from stepwatch.core.course import TriageSettings
+from stepwatch.core.model import Direction, Point, Regression, Source
+from stepwatch.core.triage import Saying, Telling, Triage, triage
+from stepwatch.jobs.workplace import Workplace
+from storage import incidents, steps
+from storage.rows import Connection, Database, exclusively, load_series
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detected:
+    """What a detection came to: things told for the first time, and boundaries to be measured again."""
+
+    told: int
+    suspects: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Told:
+    regression_id: int
+    incident_id: int
+    saying: Saying
+
+
+def detect(place: Workplace) -> Detected:
+    """Detect in the series of a workplace's machine and source."""
+    return detect_in(
+        place.database,
+        machine=place.machine.name,
+        source=place.source,
+        settings=place.triage,
+        noise=place.noise,
+    )
+
+
+def detect_in(
+    database: Database, *, machine: str, source: Source, settings: TriageSettings, noise: float | None
+) -> Detected:
+    """Read every judged series of a machine and source, store what follows, and write what is to be said.
+
+    `noise` is a known relative noise floor of all of them, where there is one.
+    """
+    with exclusively(database, "detect", machine, source.kind, source.name) as connection:
+        nights = steps.night_refs(connection, source)
+        scene = _Scene(
+            connection=connection, machine=machine, source=source, order=[night.id for night in nights]
+        )
+        ids = {night.label: night.id for night in nights}
+        told: list[_Told] = []
+        suspects = 0
+        for series_id in steps.judged_series(connection, machine=machine, source=source):
+            points = steps.points(connection, series_id)
+            known = steps.known_regressions(connection, series_id)
+            result = triage(
+                points,
+                known=[regression for _, regression in known],
+                evidence=steps.evidence(connection, series_id),
+                better=load_series(connection, series_id).benchmark.better,
+                noise=noise,
+                settings=settings,
+            )
+            told += _save(scene, series_id, ids, known, result)
+            steps.save_steps(connection, series_id, _step_rows(points, ids, result))
+            suspects += _ask(scene, series_id, ids, points, result)
+        _tell(scene, told, nights[-1].label if nights else "")
+    return Detected(told=len(told), suspects=suspects)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Scene:
+    connection: Connection
+    machine: str
+    source: Source
+    order: Sequence[int]
+
+    def incident(self, regression: Regression, ids: dict[str, int]) -> int:
+        """The incident that a newly alerted regression belongs to, opened where there is none."""
+        where: dict[str, Any] = {
+            "machine": self.machine,
+            "source": self.source,
+            "direction": regression.direction,
+            "after_id": ids[regression.suspect.after],
+            "through_id": ids[regression.suspect.through],
+        }
+        found = incidents.overlapping_incident(self.connection, order=self.order, **where)
+        return found if found is not None else incidents.open_incident(self.connection, **where)
+
+
+def _save(
+    scene: _Scene,
+    series_id: int,
+    ids: dict[str, int],
+    known: Sequence[tuple[int, Regression]],
+    result: Triage,
+) -> list[_Told]:
+    """Store what has become of each regression; returns what is told of them, with their incidents."""
+    # those that are forgotten go first: two rows can't stand for one boundary
+    for (regression_id, _), now in zip(known, result.followed, strict=True):
+        if now is None:
+            steps.mark_gone(scene.connection, regression_id)
+    saved: dict[int, int] = {}
+    followed = [
+        (regression_id, now)
+        for (regression_id, _), now in zip(known, result.followed, strict=True)
+        if now is not None
+    ]
+    everything: list[tuple[int | None, Regression]] = [*followed, *((None, new) for new in result.opened)]
+    for known_id, now in everything:
+        sayings = [saying for saying in result.said if saying.regression is now]
+        raised = any(saying.kind in {Telling.REGRESSION, Telling.IMPROVEMENT} for saying in sayings)
+        saved_id = steps.save_regression(
+            scene.connection,
+            now,
+            ids,
+            series_id=series_id,
+            regression_id=known_id,
+            incident_id=scene.incident(now, ids) if raised else None,
+        )
+        saved.update({id(saying): saved_id for saying in sayings})
+    told = []
+    for saying in result.said:
+        incident_id = steps.incident_of(scene.connection, saved[id(saying)])
+        if incident_id is None:
+            raise AssertionError("a regression that people are told of has an incident")
+        told.append(_Told(regression_id=saved[id(saying)], incident_id=incident_id, saying=saying))
+    return told
+
+
+def _step_rows(points: Sequence[Point], ids: dict[str, int], result: Triage) -> list[dict[str, Any]]:
+    labels = [point.label for point in points if point.value is not None]
+    rows = [
+        {
+            "kind": "step",
+            "after_night_id": ids[labels[step.index - 1]],
+            "through_night_id": ids[labels[step.index]],
+            "level_before": step.level_before,
+            "level_after": step.level_after,
+            "confidence": step.confidence,
+        }
+        for step in result.detection.steps
+    ]
+    for dip in result.detection.dips:
+        around = next(s.level for s in result.detection.segments if s.start <= dip.start < s.stop)
+        rows.append(
+            {
+                "kind": "dip",
+                "after_night_id": ids[labels[dip.start]],
+                "through_night_id": ids[labels[dip.stop - 1]],
+                "level_before": around,
+                "level_after": around * dip.ratio,
+                "confidence": None,
+            }
+        )
+    return rows
+
+
+def _ask(scene: _Scene, series_id: int, ids: dict[str, int], points: Sequence[Point], result: Triage) -> int:
+    """Ask for the re-measurement that triage wants, where both nights can be run again."""
+    suspect = result.suspect
+    if suspect is None:
+        return 0
+    runnable = {point.label for point in points if point.environment is not None}
+    if not {suspect.after, suspect.through} <= runnable:
+        return 0
+    steps.ask_recheck(
+        scene.connection,
+        machine=scene.machine,
+        source=scene.source,
+        series_id=series_id,
+        after_id=ids[suspect.after],
+        through_id=ids[suspect.through],
+    )
+    return 1
+
+
+def _tell(scene: _Scene, told: Sequence[_Told], tonight: str) -> None:
+    """Write one message for each incident and kind of news."""
+    grouped: dict[int, list[_Told]] = defaultdict(list)
+    for each in told:
+        grouped[each.incident_id].append(each)
+    for incident_id, news in grouped.items():
+        facts = {row["regression_id"]: row for row in incidents.regressions_of(scene.connection, incident_id)}
+        kinds = {each.saying.kind for each in news}
+        lines = {
+            kind: [_movement(facts, each) for each in news if each.saying.kind is kind] for kind in kinds
+        }
+        if kinds & {Telling.REGRESSION, Telling.IMPROVEMENT}:
+            first = next(iter(facts.values()))
+            head = message.head(
+                Direction(first["direction"]),
+                machine=scene.machine,
+                **_range(first),
+                regressions=list(facts.values()),
+            )
+            incidents.write(scene.connection, kind="head", message=head, incident_id=incident_id)
+        for kind, make in (
+            (Telling.PARTLY_RECOVERED, message.partly),
+            (Telling.RETRACTED, message.retracted),
+        ):
+            if kind in kinds:
+                said = make(tonight, lines[kind])
+                incidents.write(
+                    scene.connection, kind=f"{kind.value} {tonight}", message=said, incident_id=incident_id
+                )
+        if incidents.mark_recovered(scene.connection, incident_id) and Telling.RECOVERED in kinds:
+            now = {each.regression_id for each in news}
+            earlier = [
+                f"{message.named(row)}: back since {row['recovered']}"
+                for regression_id, row in facts.items()
+                if regression_id not in now and row["recovered"]
+            ]
+            said = message.recovered(tonight, [*lines[Telling.RECOVERED], *earlier])
+            incidents.write(scene.connection, kind="recovered", message=said, incident_id=incident_id)
+
+
+def _range(facts: dict[str, Any]) -> dict[str, str]:
+    return {"after": facts["after"], "through": facts["through"]}
+
+
+def _movement(facts: dict[int, dict[str, Any]], told: _Told) -> str:
+    saying = told.saying
+    return message.movement(
+        facts[told.regression_id], before=saying.before, after=saying.after, remaining=saying.remaining
+    )

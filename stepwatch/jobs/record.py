@@ -1,0 +1,67 @@
+"""What did a run measure, in the database?"""
+
+from __future__ import annotations
+
+import json
+
+from stepwatch.core import documents
+from stepwatch.core.model import Benchmark, Measurement, Outcome, digest
+from stepwatch.jobs.bench import run_folder
+from stepwatch.jobs.workplace import Workplace
+from storage.rows import exclusively
+from storage.runs import find_run, finish_run, known_benchmarks, save_measurements
+from storage.steps import source_id
+
+
+def record(place: Workplace, run_key: str) -> int:
+    """Store the documents of a run; doing it again, or twice at once, changes nothing.
+
+    Returns how many series got a measurement: 0 for a run that failed as a whole.
+    """
+    with exclusively(place.database, "record", run_key) as connection:
+        run = find_run(connection, run_key)
+        if run is None:
+            raise LookupError(f"no run {run_key!r}")
+        if run.outcome is not None:
+            return 0
+        files = sorted(run_folder(place.runs, run_key).glob("process-*.json"))
+        read = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+        if not read:
+            raise LookupError(f"the run {run_key!r} has left no document")
+        known = known_benchmarks(
+            connection, machine=place.machine.name, source_id=source_id(connection, place.source)
+        )
+        saved = save_measurements(
+            connection,
+            run.id,
+            [*documents.measurements(read), *_failed(read, [benchmark for _, benchmark in known])],
+            machine=place.machine.name,
+            protocol=read[0]["protocol"],
+            source=place.source,
+        )
+        unmeasured = [
+            f"{name}: {outcome.value}: {reason}"
+            for (name, _), (outcome, reason) in documents.failures(read).items()
+        ]
+        finish_run(
+            connection,
+            run.id,
+            outcome=Outcome.OK,
+            warnings=[*documents.warnings(read), *dict.fromkeys(unmeasured)],
+        )
+    for line in dict.fromkeys(unmeasured):
+        place.say(line)
+    return saved
+
+
+def _failed(read: list[documents.Document], known: list[Benchmark]) -> list[Measurement]:
+    """A failure is a row: for each known series of a benchmark that has no result in any process."""
+    failures = documents.failures(read)
+    measured = {(each.benchmark.name, digest(each.benchmark.params)) for each in documents.measurements(read)}
+    rows = []
+    for benchmark in known:
+        key = (benchmark.name, digest(benchmark.params))
+        if key in failures and key not in measured:
+            outcome, reason = failures[key]
+            rows.append(Measurement(benchmark=benchmark, outcome=outcome, reason=reason))
+    return rows

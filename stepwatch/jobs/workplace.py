@@ -1,0 +1,67 @@
+"""What do the jobs of one machine and one source work with?"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from alerts.transport import Transport
+from stepwatch.core.course import TriageSettings
+from stepwatch.core.model import CommitPair, Machine, Night, Revision, Source, Suite
+from stepwatch.runners.protocol import Runner
+from storage.rows import Database
+
+
+class Nights(Protocol):
+    """Where nights come from; see `stepwatch.runners.releases.ReleaseNights`."""
+
+    @property
+    def source(self) -> Source:
+        """The source as it is stored."""
+        ...
+
+    def labels(self) -> Sequence[str]:
+        """The nights that are run when nothing else is asked for, in order."""
+        ...
+
+    def label_on(self, date: dt.date) -> str | None:
+        """The night of a UTC day, where there is one."""
+        ...
+
+    def night(self, label: str) -> Night:
+        """The night with this label: its pair, or the reason why there is none."""
+        ...
+
+    def pair(self, jax: str, xla: str) -> CommitPair | str:
+        """The pair of two revisions, or the sentence that says why there is none."""
+        ...
+
+    def revisions(self, good: CommitPair, bad: CommitPair) -> Sequence[Revision]:
+        """What changed in either repository after the good pair up to the bad one."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workplace:
+    """One machine, one source of nights, one suite, and the means to run, store and say."""
+
+    database: Database
+    machine: Machine
+    nights: Nights
+    suite: Suite
+    runner: Runner
+    runs: Path
+    triage: TriageSettings
+    noise: float | None
+    policy: str
+    comb: int
+    transports: Sequence[Transport]
+    say: Callable[[str], None]
+
+    @property
+    def source(self) -> Source:
+        """The source whose nights are run here."""
+        return self.nights.source

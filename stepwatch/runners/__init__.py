@@ -1,0 +1,1 @@
+"""How an environment is made and a suite is run in it."""

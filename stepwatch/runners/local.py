@@ -1,0 +1,258 @@
+"""How is a suite run on this machine, in a virtual environment of released wheels?
+
+Environments live in one folder, each named by what is in it, and are made once: a marker file is written last, and
+what lacks it is made again. A lock on each lets two processes ask for the same one. Every program runs in a process
+group of its own, so that a time limit or `cancel` ends it with all its children.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from uv import find_uv_bin
+
+from stepwatch.core.model import CommitPair, Environment, Outcome, digest
+from stepwatch.runners.protocol import Failure, Opened, Process, UnreachableError
+
+INSTALL_LIMIT_S = 900
+_UNREACHABLE = re.compile(
+    r"error sending request|failed to fetch|dns error|connection (refused|reset)|timed out", re.IGNORECASE
+)
+# what a benchmark neither needs nor may see; PYTHONDONTWRITEBYTECODE would make each import compile all it loads
+_PRIVATE = re.compile(r"_?AIRFLOW|STEPWATCH_(?!STACK$)|PYTHON(DONTWRITEBYTECODE|PATH|HOME)$|VIRTUAL_ENV$")
+_THREADS = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")}
+
+
+@dataclass(kw_only=True)
+class LocalRunner:
+    """Releases of jax and jaxlib with pinned `requirements`, for the first interpreter of `python` that is here.
+
+    `lock` is the file that lets one process at a time measure on this machine.
+    """
+
+    environments: Path
+    python: Sequence[str]
+    requirements: Sequence[str]
+    lock: Path
+    core: int | None = None
+    _running: subprocess.Popen[str] | None = field(default=None, init=False)
+    _cancelled: bool = field(default=False, init=False)
+
+    def open(self, pair: CommitPair) -> Opened | Failure:
+        """The environment with jax and jaxlib of this pair; a pair that can't be installed is BUILD_FAILED."""
+        interpreter = self.interpreter()
+        if interpreter is None:
+            wanted = ", ".join(self.python)
+            return Failure(outcome=Outcome.BUILD_FAILED, reason=f"no Python {wanted} is on this machine")
+        asked = [f"jax=={pair.jax.ref}", f"jaxlib=={pair.xla.ref}", *self.requirements]
+        name = f"jax-{pair.jax.ref}-jaxlib-{pair.xla.ref}-{digest([str(interpreter), asked])[:8]}"
+        folder = self.environments / name
+        with _locked(folder.with_suffix(".lock")):
+            marker = folder / "stepwatch.json"
+            if not marker.is_file():
+                failure = self._install(folder, interpreter, asked)
+                if failure is not None:
+                    return failure
+            made = json.loads(marker.read_text(encoding="utf-8"))
+        environment = Environment(pair=pair, base=made["base"], freeze=tuple(made["freeze"]), flags=_flags())
+        return Opened(python=folder / "bin" / "python", folder=folder, environment=environment)
+
+    def interpreter(self) -> Path | None:
+        """The first of the configured interpreters that this machine has."""
+        for version in self.python:
+            found = self._uv("python", "find", "--no-python-downloads", "--no-project", "--system", version)
+            if found.returncode == 0:
+                return Path(found.stdout.strip())
+        return None
+
+    def bench(self, opened: Opened, process: Process) -> Mapping[str, Any] | Failure:
+        """Run one process of a suite in the environment; its stderr is kept beside its document."""
+        with _locked(self.lock):  # two processes at once would measure each other
+            failure = None if process.out.is_file() else self._run_worker(opened, process)
+        if failure is not None:
+            return failure
+        try:
+            document: dict[str, Any] = json.loads(process.out.read_text(encoding="utf-8"))
+        except json.JSONDecodeError as error:
+            return Failure(outcome=Outcome.BENCHMARK_FAILED, reason=f"its document is not JSON: {error}")
+        return _stale(opened, document) or document
+
+    def cancel(self) -> None:
+        """End what runs now and let nothing more be started."""
+        self._cancelled = True
+        _end(self._running)
+
+    def _run_worker(self, opened: Opened, process: Process) -> Failure | None:
+        if self._cancelled:
+            return Failure(outcome=Outcome.CANCELLED, reason="cancelled before it was started")
+        suite = process.suite
+        command = [
+            *_pinned(self.core),
+            str(opened.python),
+            "-m",
+            "benchmarks.worker",
+            "--seed",
+            str(process.seed),
+        ]
+        command += ["--size", suite.size]
+        for flag, value in (("--group", suite.group), ("--only", process.only or suite.only)):
+            command += [flag, value] if value else []
+        process.out.parent.mkdir(parents=True, exist_ok=True)
+        environment = {
+            **{
+                name: value
+                for name, value in os.environ.items()
+                if not name.startswith(("AIRFLOW", "_AIRFLOW"))
+            },
+            **_THREADS,
+            "PYTHONPATH": suite.folder,
+            "STEPWATCH_OUT": str(process.out),
+        }
+        log = process.out.with_suffix(".log")
+        with log.open("w", encoding="utf-8") as stderr:
+            self._running = subprocess.Popen(
+                command,
+                cwd=suite.folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stderr,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+        return self._wait(process, log)
+
+    def _wait(self, process: Process, log: Path) -> Failure | None:
+        running = self._running
+        if running is None:
+            return Failure(outcome=Outcome.CANCELLED, reason="cancelled")
+        limit_s = process.suite.time_limit_s
+        outcome, reason = Outcome.BENCHMARK_FAILED, ""
+        try:
+            status = running.wait(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            status, outcome, reason = -1, Outcome.TIMED_OUT, f"not ended after {limit_s:g} s"
+        finally:
+            _end(running)
+            self._running = None
+        if status == 0 and process.out.is_file():
+            return None
+        text = log.read_text(encoding="utf-8", errors="replace")
+        if self._cancelled:
+            outcome, reason = Outcome.CANCELLED, "cancelled while it ran"
+        if not reason:
+            last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no output")
+            how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+            reason = f"{how}: {last}"
+        return Failure(outcome=outcome, reason=reason, log=text[-20_000:])
+
+    def _install(self, folder: Path, interpreter: Path, asked: list[str]) -> Failure | None:
+        shutil.rmtree(folder, ignore_errors=True)
+        python = folder / "bin" / "python"
+        steps = (
+            ["venv", "--quiet", "--no-project", "--python", str(interpreter), str(folder)],
+            ["pip", "install", "--quiet", "--only-binary", ":all:", "--python", str(python), *asked],
+        )
+        for step in steps:
+            done = self._uv(*step)
+            if done.returncode != 0:
+                shutil.rmtree(folder, ignore_errors=True)
+                if self._cancelled:
+                    return Failure(outcome=Outcome.CANCELLED, reason="cancelled while it was installed")
+                if _UNREACHABLE.search(done.stderr):
+                    raise UnreachableError(f"the package index does not answer: {_sentence(done.stderr)}")
+                return Failure(outcome=Outcome.BUILD_FAILED, reason=_sentence(done.stderr), log=done.stderr)
+        freeze = self._uv("pip", "freeze", "--quiet", "--python", str(python)).stdout.split()
+        version = self._uv("python", "find", "--no-project", "--show-version", str(python)).stdout.strip()
+        marker = folder / "stepwatch.json"
+        scratch = marker.with_suffix(".part")
+        scratch.write_text(json.dumps({"freeze": freeze, "base": f"cpython {version}"}), encoding="utf-8")
+        scratch.replace(marker)
+        return None
+
+    def _uv(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [find_uv_bin(), *arguments]
+        with subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "NO_COLOR": "1", "UV_NO_CONFIG": "1"},
+        ) as running:
+            self._running = running
+            try:
+                out, err = running.communicate(timeout=INSTALL_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                _end(running)
+                out, err = "", f"uv {arguments[0]} timed out after {INSTALL_LIMIT_S} s"
+            finally:
+                self._running = None
+        return subprocess.CompletedProcess(command, running.returncode, out, err)
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _end(running: subprocess.Popen[str] | None) -> None:
+    """End a process group, also what its leader left behind."""
+    if running is None:
+        return
+    try:
+        os.killpg(running.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    running.wait()
+
+
+def _pinned(core: int | None) -> list[str]:
+    """The words that pin a command to one core: the configured one, else the last that this process may use."""
+    taskset = shutil.which("taskset")
+    if taskset is None:
+        return []
+    allowed = os.sched_getaffinity(0)
+    return [taskset, "-c", str(core if core in allowed else max(allowed))]
+
+
+def _flags() -> dict[str, str]:
+    return {name: os.environ[name] for name in ("XLA_FLAGS", "JAX_ENABLE_X64") if os.environ.get(name)}
+
+
+def _stale(opened: Opened, document: Mapping[str, Any]) -> Failure | None:
+    """A result counts only when what was loaded is what was asked for."""
+    pair, loaded = opened.environment.pair, document["loaded"]
+    for name, asked in (("jax", pair.jax.ref), ("jaxlib", pair.xla.ref)):
+        if loaded[name] != asked:
+            reason = f"{name} {loaded[name]} was loaded where {asked} was asked for"
+            return Failure(outcome=Outcome.STALE_BUILD, reason=reason)
+        if not Path(loaded[f"{name}_file"]).resolve().is_relative_to(opened.folder.resolve()):
+            reason = f"{name} was loaded from outside its environment: {loaded[f'{name}_file']}"
+            return Failure(outcome=Outcome.STALE_BUILD, reason=reason)
+    return None
+
+
+def _sentence(stderr: str) -> str:
+    """What uv explains, as one sentence without its drawing characters and conclusions."""
+    text = " ".join(re.sub(r"[^\x20-\x7e]", " ", stderr).split())
+    text = re.sub(r"\s*(hint:|help:).*$", "", text)
+    because = re.search(r"Because (.*)$", text)
+    if because is None:
+        return text[:500] or "uv failed without a word"
+    clauses = re.sub(r",? we can conclude that .*$", "", because.group(1))
+    return re.sub(r" and you require .*$", "", clauses).rstrip(",. ")[:500]

@@ -1,0 +1,66 @@
+"""What can every runner do?
+
+A runner opens the environment of a pair and runs a suite in it, one process a call, and can be told from elsewhere
+to stop. What goes wrong in the environment is a `Failure`, a value; an unreachable service is an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from stepwatch.core.model import CommitPair, Environment, Outcome, Suite
+
+
+class UnreachableError(Exception):
+    """A service that a runner needs (a package index, a registry) did not answer; worth another try later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """An environment that is ready: its interpreter, its folder and what is in it."""
+
+    python: Path
+    folder: Path
+    environment: Environment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Something that happened instead of a result: one sentence, and the log it is taken from."""
+
+    outcome: Outcome
+    reason: str
+    log: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """One process to be run: which suite, which of its benchmarks, where its document goes."""
+
+    suite: Suite
+    seed: int
+    out: Path
+    only: str | None = None
+
+
+class Runner(Protocol):
+    """Opens environments and runs suites in them."""
+
+    def open(self, pair: CommitPair) -> Opened | Failure:
+        """The environment of a pair, made where it is not there yet.
+
+        Raises:
+            UnreachableError: what it would be made from can't be reached now.
+        """
+        ...
+
+    def bench(self, opened: Opened, process: Process) -> Mapping[str, Any] | Failure:
+        """The document of one process (see `stepwatch.core.documents`); one that is there already is read again."""
+        ...
+
+    def cancel(self) -> None:
+        """End what is running, with all its children; may be called from another thread or a signal handler."""
+        ...

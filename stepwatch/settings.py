@@ -1,0 +1,232 @@
+"""What can be set, and what holds where nothing is?
+
+`stepwatch.toml` in the working folder (or the file that `STEPWATCH_CONFIG` names), environment variables over it:
+`STEPWATCH_THRESHOLDS__CONFIRM_RESULTS=5` is `confirm_results = 5` in `[thresholds]`. docs/configuration.md says what
+each key means; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+CLONE = Path(__file__).resolve().parent.parent
+FILE_NAME = "stepwatch.toml"
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
+
+
+class ConfigError(Exception):
+    """A mistake in the configuration; the message names the file, the key and what is accepted."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class MachineSettings(_Section):
+    """`[machines.NAME]`: where suites run."""
+
+    runner: Literal["local"] = "local"
+    accelerator: str = "cpu"
+    core: int | None = Field(default=None, ge=0)
+
+
+class ReleasesSettings(_Section):
+    """`[sources.NAME]`: released versions stand in for nightly containers."""
+
+    kind: Literal["releases"] = "releases"
+    ladder: tuple[str, ...] = ("0.4.30", "0.4.31", "0.4.33", "0.5.0", "0.5.3", "0.10.1", "0.10.2")
+    requirements: tuple[str, ...] = ("numpy==2.2.6", "scipy==1.15.3")
+    python: tuple[str, ...] = ("3.11", "3.12", "3.13")
+
+
+class SuiteSettings(_Section):
+    """`[suites.NAME]`: what is measured."""
+
+    kind: Literal["stepwatch", "asv"] = "stepwatch"
+    folder: Path = CLONE
+    group: str | None = "core"
+    only: str | None = None
+    size: Literal["smoke", "full"] = "smoke"
+    processes: int = Field(default=3, ge=1, le=100)
+    time_limit_s: float = Field(default=600, gt=0)
+
+
+class ThresholdSettings(_Section):
+    """`[thresholds]`: what counts as a step and when people are told."""
+
+    noise: float | None = Field(default=None, gt=0, lt=1)
+    min_effect: float = Field(default=0.003, gt=0, lt=1)
+    confirm_results: int = Field(default=4, ge=1)
+    suspect_change: float = Field(default=0.10, gt=0)
+
+
+class BisectionSettings(_Section):
+    """`[bisection]`: how a range is searched."""
+
+    policy: Literal["explore", "comb", "exhaustive"] = "explore"
+    comb: int = Field(default=4, ge=1)
+
+
+class ConsoleSettings(_Section):
+    """`[transports.console]`: messages on standard output."""
+
+    enabled: bool = True
+
+
+class SlackSettings(_Section):
+    """`[transports.slack]`: messages into one channel."""
+
+    enabled: bool = False
+    token: str = ""
+    channel: str = ""
+    base_url: str = "https://slack.com/api/"
+
+
+class TransportSettings(_Section):
+    """`[transports]`: whom we tell."""
+
+    console: ConsoleSettings = ConsoleSettings()
+    slack: SlackSettings = SlackSettings()
+
+
+class Settings(BaseSettings):
+    """Everything that can be set. Nothing has to be."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="STEPWATCH_", env_nested_delimiter="__", extra="forbid", frozen=True, toml_file=None
+    )
+
+    database_url: str | None = None
+    airflow_database_url: str | None = None
+    state: Path = CLONE / ".stepwatch"
+    cache: Path = CLONE / ".stepwatch" / "cache"
+    scheduled: bool = True
+    machine: Name = "local"
+    source: Name = "releases"
+    suite: Name = "core"
+    machines: dict[Name, MachineSettings] = {"local": MachineSettings()}
+    sources: dict[Name, ReleasesSettings] = {"releases": ReleasesSettings()}
+    suites: dict[Name, SuiteSettings] = {"core": SuiteSettings()}
+    thresholds: ThresholdSettings = ThresholdSettings()
+    bisection: BisectionSettings = BisectionSettings()
+    transports: TransportSettings = TransportSettings()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Environment variables over the file, and nothing else."""
+        del dotenv_settings, file_secret_settings
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, config_file())
+
+
+def config_file() -> Path | None:
+    """The file that is read: `STEPWATCH_CONFIG`, else `stepwatch.toml` in the working folder or in the clone."""
+    named = os.environ.get("STEPWATCH_CONFIG")
+    if named:
+        return Path(named)
+    return next((file for file in (Path.cwd() / FILE_NAME, CLONE / FILE_NAME) if file.is_file()), None)
+
+
+def load() -> Settings:
+    """The settings that are in force.
+
+    Raises:
+        ConfigError: one sentence with the file (or the environment variable), the key and what is accepted.
+    """
+    file = config_file()
+    if file is not None and not file.is_file():
+        raise ConfigError(f"{file}: no such file (STEPWATCH_CONFIG names it)")
+    written = _parse(file)
+    _refuse_unknown_variables()
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        raise ConfigError(_sentence(error, file, written)) from None
+    for key, choices in (
+        ("machine", settings.machines),
+        ("source", settings.sources),
+        ("suite", settings.suites),
+    ):
+        if getattr(settings, key) not in choices:
+            raise ConfigError(
+                f"{file or 'the environment'}: {key} = {getattr(settings, key)!r} is not configured; "
+                f"accepted is one of {', '.join(sorted(choices))}"
+            )
+    return settings
+
+
+def _parse(file: Path | None) -> dict[str, object]:
+    if file is None:
+        return {}
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: not valid TOML: {error}") from None
+
+
+# variables that stepwatch itself reads or sets, and that are no settings
+OTHER_VARIABLES = frozenset(
+    {"STEPWATCH_CONFIG", "STEPWATCH_OUT", "STEPWATCH_STACK", "STEPWATCH_TEST_DATABASE_URL"}
+)
+
+
+def _refuse_unknown_variables() -> None:
+    for variable in os.environ:
+        if not variable.startswith("STEPWATCH_") or variable in OTHER_VARIABLES:
+            continue
+        key = variable.removeprefix("STEPWATCH_").lower().split("__")[0]
+        if key not in Settings.model_fields:
+            raise ConfigError(
+                f"the environment: {variable} sets no known key; "
+                f"accepted is STEPWATCH_ with one of {', '.join(sorted(Settings.model_fields))}"
+            )
+
+
+def _sentence(error: ValidationError, file: Path | None, written: dict[str, object]) -> str:
+    first = error.errors()[0]
+    location = [str(part) for part in first["loc"]]
+    key = ".".join(location)
+    value: object = written
+    for part in location:
+        value = value.get(part) if isinstance(value, dict) else None
+    where = (
+        str(file) if file is not None and (value is not None or location[0] in written) else "the environment"
+    )
+    if first["type"] == "extra_forbidden":
+        return f"{where}: unknown key {key}; accepted are {', '.join(_keys(location[:-1]))}"
+    accepted = re.sub(r"^Input should be ", "", first["msg"])
+    return f"{where}: {key} = {first['input']!r} is not accepted; accepted is {accepted}"
+
+
+def _keys(location: list[str]) -> list[str]:
+    """The keys of the section at `location`; names inside machines, sources and suites are free."""
+    section: type[BaseModel] = Settings
+    free: dict[str, type[BaseModel]] = {
+        "machines": MachineSettings,
+        "sources": ReleasesSettings,
+        "suites": SuiteSettings,
+    }
+    for part in location:
+        if part in free:
+            section = free[part]
+        elif part in section.model_fields:
+            section = cast("type[BaseModel]", section.model_fields[part].annotation)
+    return sorted(section.model_fields)

@@ -1,0 +1,203 @@
+"""Which concrete things stand behind the jobs' words?
+
+The settings are read here, once a process, and only here are concrete classes named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from alerts.console import ConsoleTransport
+from alerts.slack import SlackTransport
+from alerts.transport import Transport
+from stepwatch import settings as configuration
+from stepwatch.core.course import TriageSettings
+from stepwatch.core.detection import DetectionSettings
+from stepwatch.core.model import Machine, Suite
+from stepwatch.jobs import open_bisection
+from stepwatch.jobs.workplace import Workplace
+from stepwatch.runners.local import LocalRunner
+from stepwatch.runners.releases import ReleaseNights
+from stepwatch.settings import CLONE, Settings
+from stepwatch.stack import Stack, running_database
+from storage.bisections import load_bisection, waiting_incidents
+from storage.engine import connect, migrate
+from storage.rows import Database
+
+Say = Callable[[str], None]
+Identity = dict[
+    str, Any
+]  # a bisection's number with its machine and source, as one task hands it to the next
+
+
+@contextlib.contextmanager
+def open_database(settings: Settings) -> Iterator[Database]:
+    """The configured database, else the embedded server's, with the newest schema."""
+    with contextlib.ExitStack() as stack:
+        url = settings.database_url or stack.enter_context(running_database(settings.state))
+        database = connect(url)
+        stack.callback(database.dispose)
+        migrate(database)
+        yield database
+
+
+@contextlib.contextmanager
+def database() -> Iterator[tuple[Settings, Database]]:
+    """The settings in force and their database, opened for the time of one task."""
+    settings = configuration.load()
+    with open_database(settings) as opened:
+        yield settings, opened
+
+
+@contextlib.contextmanager
+def service(
+    *,
+    machine: str | None = None,
+    source: str | None = None,
+    suite: str | None = None,
+    say: Say = print,
+) -> Iterator[Workplace]:
+    """A workplace by the settings in force, its database opened for the time of one task."""
+    with database() as (settings, opened):
+        yield workplace(settings, opened, say=say, machine=machine, source=source, suite=suite)
+
+
+def machines() -> list[str]:
+    """The machines that are configured; each has a pool of its own name."""
+    return sorted(configuration.load().machines)
+
+
+def scheduled() -> bool:
+    """Whether the DAGs run by the clock."""
+    return configuration.load().scheduled
+
+
+def workplace(
+    settings: Settings,
+    database: Database,
+    *,
+    say: Say,
+    machine: str | None = None,
+    source: str | None = None,
+    suite: str | None = None,
+) -> Workplace:
+    """The workplace of a machine, a source and a suite; what is not named is the configured default.
+
+    Raises:
+        ConfigError: a name that is not configured.
+    """
+    machine_name = _chosen("machine", machine or settings.machine, settings.machines)
+    source_name = _chosen("source", source or settings.source, settings.sources)
+    suite_name = _chosen("suite", suite or settings.suite, settings.suites)
+    place, nights = settings.machines[machine_name], settings.sources[source_name]
+    chosen = settings.suites[suite_name]
+    return Workplace(
+        database=database,
+        machine=Machine(name=machine_name, accelerator=place.accelerator),
+        nights=ReleaseNights(name=source_name, ladder=nights.ladder),
+        suite=Suite(
+            name=suite_name,
+            kind=chosen.kind,
+            folder=str(chosen.folder.resolve()),
+            size=chosen.size,
+            group=chosen.group,
+            only=chosen.only,
+            processes=chosen.processes,
+            time_limit_s=chosen.time_limit_s,
+        ),
+        runner=LocalRunner(
+            environments=settings.cache / "environments",
+            lock=settings.cache / "machines" / f"{machine_name}.lock",
+            python=nights.python,
+            requirements=nights.requirements,
+            core=place.core,
+        ),
+        runs=settings.state / "runs",
+        triage=triage_settings(settings),
+        noise=settings.thresholds.noise,
+        policy=settings.bisection.policy,
+        comb=settings.bisection.comb,
+        transports=transports(settings, print),
+        say=say,
+    )
+
+
+def start_bisection(settings: Settings, database: Database, conf: Mapping[str, Any], *, say: Say) -> Identity:
+    """Open the bisection that a request asks for, at the machine and source that it belongs to.
+
+    Raises:
+        RefusedError: the request is not understood or can't be carried out.
+    """
+    request = open_bisection.locate(database, conf)
+    place = workplace(settings, database, say=say, machine=request.machine, source=request.source)
+    number = open_bisection.open_bisection(place, request)
+    return {"bisection": number, "machine": place.machine.name, "source": place.source.name}
+
+
+def start_waiting(settings: Settings, database: Database, *, say: Say) -> list[Identity]:
+    """Open a bisection of every alerted incident that waits for one."""
+    with database.begin() as connection:
+        waiting = waiting_incidents(connection)
+    return [
+        {"incident": incident, **start_bisection(settings, database, {"incident": incident}, say=say)}
+        for incident in waiting
+    ]
+
+
+def find_bisection(database: Database, number: int) -> Identity:
+    """The machine and source of a bisection.
+
+    Raises:
+        RefusedError: there is none with this number.
+    """
+    with database.begin() as connection:
+        row = load_bisection(connection, number)
+    if row is None:
+        raise open_bisection.RefusedError(f"there is no bisection {number}")
+    return {"bisection": number, "machine": row.machine, "source": row.source.name}
+
+
+def triage_settings(settings: Settings) -> TriageSettings:
+    """The thresholds as triage takes them."""
+    thresholds = settings.thresholds
+    return TriageSettings(
+        detection=DetectionSettings(min_effect=thresholds.min_effect),
+        confirm=thresholds.confirm_results,
+        suspect_change=thresholds.suspect_change,
+    )
+
+
+def transports(settings: Settings, write: Say) -> list[Transport]:
+    """The transports that are enabled."""
+    chosen: list[Transport] = []
+    if settings.transports.console.enabled:
+        chosen.append(ConsoleTransport(write))
+    if settings.transports.slack.enabled:
+        slack = settings.transports.slack
+        chosen.append(SlackTransport(token=slack.token, channel=slack.channel, base_url=slack.base_url))
+    return chosen
+
+
+def local_stack(settings: Settings) -> Stack:
+    """Postgres and Airflow of this machine, with a pool of one slot for each machine."""
+    extra = {"STEPWATCH_STATE": str(settings.state.resolve())}
+    if settings.database_url is not None:
+        extra["STEPWATCH_DATABASE_URL"] = settings.database_url
+    file = configuration.config_file()
+    if file is not None:
+        extra["STEPWATCH_CONFIG"] = str(file.resolve())
+    return Stack(
+        state=settings.state,
+        dags=CLONE / "dags",
+        extra_env=extra,
+        pools=dict.fromkeys(settings.machines, 1),
+    )
+
+
+def _chosen(kind: str, name: str, choices: object) -> str:
+    if not isinstance(choices, dict) or name not in choices:
+        accepted = ", ".join(sorted(choices)) if isinstance(choices, dict) else "none"
+        raise configuration.ConfigError(f"no {kind} {name!r} is configured; accepted is one of {accepted}")
+    return name
