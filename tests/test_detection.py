@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stepwatch.core.detection import Detection, detect, noise_of_values
-from stepwatch.core.detection.fit import fit_boundaries
+from stepwatch.core.detection.fit import fit_boundaries, level_grid
 
 GUIDE = [587.7] * 5 + [570.2] * 3 + [587.5] * 2 + [577.2] * 5
 
@@ -35,6 +35,11 @@ def indices(detection: Detection) -> list[int]:
 def test_the_fit_weighs_odd_nights_against_changes(scaled: list[float], boundaries: list[int]) -> None:
     array = np.array(scaled, dtype=np.float64)
     assert fit_boundaries(array, bound=9, penalties=np.full(array.size, 14.0)) == boundaries
+
+
+def test_the_grid_moves_with_the_values() -> None:
+    scaled = np.array([0.0, 0.1, 0.3, 0.6, 1.0, 5.0])
+    assert level_grid(scaled + 0.12) == pytest.approx(level_grid(scaled) + 0.12)
 
 
 def brute_force(scaled: np.ndarray, levels: np.ndarray) -> float:
@@ -81,6 +86,12 @@ def test_a_short_dip_is_never_a_pair_of_steps(nights: int, seed: int) -> None:
     assert found.dips[0].ratio == pytest.approx(0.9, rel=0.01)
 
 
+def test_a_deep_dip_does_not_hide_the_step_after_it() -> None:
+    found = detect(series(0, (100, 15), (200, 2), (95, 15)), noise=0.001)
+    assert indices(found) == [17]
+    assert found.steps[0].ratio == pytest.approx(0.95, rel=0.001)
+
+
 def test_four_nights_are_a_pair_of_steps() -> None:
     assert indices(detect(series(0, (100, 15), (90, 4), (100, 15)))) == [15, 19]
 
@@ -91,6 +102,14 @@ def test_drift_makes_no_stairs() -> None:
     assert indices(detect(drift)) == []
     drift[70:] *= 1.05
     assert indices(detect(drift)) == [70]
+
+
+@pytest.mark.parametrize(("slope", "noise"), [(0.02, 0.002), (0.05, 0.005), (0.2, 0.005)])
+def test_a_slope_is_no_step_however_well_the_noise_is_known(slope: float, noise: float) -> None:
+    for seed in range(6):
+        random = np.random.default_rng(seed)
+        drift = np.exp(np.linspace(0, slope, 120) + random.normal(0, noise, 120))
+        assert indices(detect(drift, noise=noise)) == []
 
 
 def test_two_modes_are_noise() -> None:
@@ -146,6 +165,12 @@ def test_the_noise_does_not_see_steps() -> None:
     stepped = series(5, (100, 20), (150, 20), (90, 20), noise=0.002)
     assert noise_of_values(quiet) == pytest.approx(0.002, rel=0.3)
     assert noise_of_values(stepped) == pytest.approx(noise_of_values(quiet), rel=0.2)
+
+
+def test_the_noise_of_few_nights_is_widened() -> None:
+    few = [1.0, 1.01, 1.0, 1.01, 1.0]
+    assert noise_of_values(few) == pytest.approx(2 * 1.4826 / np.sqrt(2) * np.log(1.01))
+    assert noise_of_values([*few * 20]) < 1.1 * noise_of_values(few) / 2
 
 
 @st.composite

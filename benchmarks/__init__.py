@@ -1,0 +1,1 @@
+"""What is measured: an asv suite that imports nothing of stepwatch."""

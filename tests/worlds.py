@@ -1,0 +1,277 @@
+"""A world in which every pair of releases measures what a table says: the runner, the nights, the transport."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import secrets
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL
+
+from alerts.message import Message
+from alerts.transport import DeliveryError
+from stepwatch.core import model as m
+from stepwatch.core.course import TriageSettings
+from stepwatch.jobs.nightly import nightly
+from stepwatch.jobs.workplace import Workplace
+from stepwatch.runners.protocol import Failure, Opened, Process
+from storage import tables
+from storage.engine import connect, migrate
+from storage.reading import read
+from storage.rows import Database
+
+START = dt.datetime(2024, 6, 1, tzinfo=dt.UTC)
+SOURCE = m.Source(kind=m.SourceKind.RELEASES, name="releases")
+MACHINE = m.Machine(name="local")
+
+# seven real releases and what two benchmarks take in them, in ms (benchmark -> a value a release)
+LADDER = ("0.4.30", "0.4.31", "0.4.33", "0.5.0", "0.5.3", "0.10.1", "0.10.2")
+WHILE = "control_flow.WhileLoop.track_time"
+RANK8 = "reductions.RankEight.track_time"
+LEVELS = {
+    WHILE: (0.41, 0.41, 178.0, 81.0, 0.6, 0.5, 0.5),
+    RANK8: (1.0, 1.0, 1.0, 1.0, 1.0, 0.4, 5.0),
+}
+
+Value = float | tuple[str, str]  # ms, or a status that is not ok and its reason
+Values = dict[str, Value]
+Table = dict[tuple[str, str], Values | Failure]
+
+
+class KilledError(Exception):
+    """Stands for the end of the process."""
+
+
+def ladder_table() -> Table:
+    return {(label, label): {name: LEVELS[name][i] for name in LEVELS} for i, label in enumerate(LADDER)}
+
+
+def released(label: str, labels: Sequence[str] = LADDER) -> dt.datetime:
+    """A label's time: a day apart; one that is in no list comes after all."""
+    return START + dt.timedelta(days=labels.index(label) if label in labels else len(labels))
+
+
+def pair_of(jax: str, xla: str, labels: Sequence[str] = LADDER) -> m.CommitPair:
+    return m.CommitPair(
+        jax=m.Revision(repository=m.JAX, ref=jax, committed_at=released(jax, labels)),
+        xla=m.Revision(repository=m.XLA, ref=xla, committed_at=released(xla, labels)),
+    )
+
+
+@dataclass
+class ScriptedNights:
+    """Nights with these labels, a day apart; those in `missing` were never released."""
+
+    all_labels: Sequence[str] = LADDER
+    missing: frozenset[str] = frozenset()
+
+    @property
+    def source(self) -> m.Source:
+        return SOURCE
+
+    def labels(self) -> Sequence[str]:
+        return self.all_labels
+
+    def label_on(self, date: dt.date) -> str | None:
+        return next((each for each in self.all_labels if self.at(each).date() == date), None)
+
+    def night(self, label: str) -> m.Night:
+        if label in self.missing or label not in self.all_labels:
+            return m.Night(
+                source=SOURCE, label=label, at=self.at(label), gap_reason=f"jax {label} was never released"
+            )
+        pair = pair_of(label, label, self.all_labels)
+        return m.Night(source=SOURCE, label=label, at=pair.at, pair=pair)
+
+    def pair(self, jax: str, xla: str) -> m.CommitPair | str:
+        for name, version in (("jax", jax), ("jaxlib", xla)):
+            if version not in self.all_labels:
+                return f"{name} {version} was never released"
+        return pair_of(jax, xla, self.all_labels)
+
+    def revisions(self, good: m.CommitPair, bad: m.CommitPair) -> Sequence[m.Revision]:
+        return [
+            m.Revision(repository=repository, ref=label, committed_at=self.at(label))
+            for repository in m.REPOSITORIES
+            for label in self.all_labels
+            if label not in self.missing and good.at < self.at(label) <= bad.at
+        ]
+
+    def at(self, label: str) -> dt.datetime:
+        return released(label, self.all_labels)
+
+
+@dataclass
+class ScriptedRunner:
+    """Writes the documents that a table tells of; a pair that is not in the table can't be installed.
+
+    `measured` lists (pair, document) of every process that was really run; `dies_after` processes it is killed.
+    """
+
+    table: Table
+    measured: list[tuple[str, str]] = field(default_factory=list)
+    opened: list[str] = field(default_factory=list)
+    dies_after: int | None = None
+
+    def open(self, pair: m.CommitPair) -> Opened | Failure:
+        self.opened.append(str(pair))
+        if (pair.jax.ref, pair.xla.ref) not in self.table:
+            reason = f"jax=={pair.jax.ref} depends on jaxlib=={pair.jax.ref}"
+            return Failure(outcome=m.Outcome.BUILD_FAILED, reason=reason, log=f"Because {reason}")
+        environment = m.Environment(pair=pair, base="cpython 3.11")
+        return Opened(python=Path(sys.executable), folder=Path("env"), environment=environment)
+
+    def bench(self, opened: Opened, process: Process) -> Mapping[str, Any] | Failure:
+        if process.out.is_file():
+            found: dict[str, Any] = json.loads(process.out.read_text(encoding="utf-8"))
+            return found
+        if self.dies_after is not None and len(self.measured) >= self.dies_after:
+            raise KilledError
+        pair = opened.environment.pair
+        self.measured.append((str(pair), f"{process.out.parent.name}/{process.out.name}"))
+        values = self.table[pair.jax.ref, pair.xla.ref]
+        if isinstance(values, Failure):
+            return values
+        written = document(values, only=process.only or "", seed=process.seed)
+        process.out.parent.mkdir(parents=True, exist_ok=True)
+        process.out.write_text(json.dumps(written), encoding="utf-8")
+        return written
+
+    def cancel(self) -> None:
+        raise AssertionError("nobody cancels here")
+
+
+def document(values: Values, *, only: str = "", seed: int = 0) -> dict[str, Any]:
+    """What a process of benchmarks/worker.py writes; the seed makes a wobble of half a percent."""
+    return {
+        "document": 1,
+        "protocol": "1",
+        "suite": "benchmarks",
+        "size": "smoke",
+        "seed": seed,
+        "loaded": {},
+        "device": {"platform": "cpu", "kind": "cpu", "count": 1},
+        "settings": {},
+        "warnings": [],
+        "benchmarks": [
+            result(name, value, wobble=1 + (seed % 11 - 5) / 1000)
+            for name, value in sorted(values.items())
+            if re.search(only, f"{name}(edge=5)")
+        ],
+    }
+
+
+def result(name: str, value: Value, *, wobble: float = 1.0, **more: Any) -> dict[str, Any]:
+    blocks = [] if isinstance(value, tuple) else [value * wobble * 1e-3 * factor for factor in (1, 1.01, 1.1)]
+    status, reason = value if isinstance(value, tuple) else ("ok", None)
+    clocks = (("cpu_time", True, blocks), ("wall_time", False, [2 * block for block in blocks]))
+    return {
+        "name": name,
+        "version": "1",
+        "params": {"edge": 5},
+        "status": status,
+        "reason": reason,
+        "compile_s": 0.1,
+        "metrics": [
+            {"metric": metric, "unit": "s", "better": "lower", "judged": judged, "blocks": values}
+            for metric, judged, values in clocks
+            if values
+        ],
+        "counts": {"flops": 1.0},
+        "hashes": {"stablehlo": "abc"},
+        **more,
+    }
+
+
+@dataclass
+class Recorder:
+    """A transport that keeps what it is given; `refuses` how many next messages."""
+
+    name: str = "recorder"
+    said: list[tuple[str | None, Message]] = field(default_factory=list)
+    refuses: int = 0
+
+    def deliver(self, message: Message, *, thread: str | None) -> str | None:
+        if self.refuses:
+            self.refuses -= 1
+            raise DeliveryError("nobody answers")
+        self.said.append((thread, message))
+        return None if thread else f"thread {len(self.said)}"
+
+    @property
+    def titles(self) -> list[str]:
+        return [message["title"] for _, message in self.said]
+
+
+@contextmanager
+def one_schema(server: URL) -> Iterator[Database]:
+    """A database with the newest schema, for all tests of a module (`emptied` between them)."""
+    name = f"stepwatch_world_{secrets.token_hex(8)}"
+    with sa.create_engine(server, isolation_level="AUTOCOMMIT").connect() as outside:
+        outside.execute(sa.text(f"create database {name} template template0"))
+        engine = connect(server.set(database=name).render_as_string(hide_password=False))
+        migrate(engine)
+        yield engine
+        engine.dispose()
+        outside.execute(sa.text(f"drop database {name} with (force)"))
+
+
+def emptied(database: Database) -> Database:
+    """The database without a row in any table, its numbers starting at 1 again."""
+    names = ", ".join(table.name for table in tables.metadata.sorted_tables)
+    with database.begin() as connection:
+        connection.execute(sa.text(f"truncate {names} restart identity cascade"))
+    return database
+
+
+def workplace(
+    database: Database, folder: Path, runner: ScriptedRunner, nights: ScriptedNights | None = None
+) -> Workplace:
+    return Workplace(
+        database=database,
+        machine=MACHINE,
+        nights=nights or ScriptedNights(),
+        suite=m.Suite(name="core", kind="stepwatch", folder=str(folder)),
+        runner=runner,
+        runs=folder / "runs",
+        triage=TriageSettings(),
+        noise=None,
+        policy="explore",
+        comb=4,
+        transports=[Recorder()],
+        say=lambda _: None,
+    )
+
+
+def play_ladder(place: Workplace, labels: Sequence[str] = LADDER) -> None:
+    for label in labels:
+        nightly(place, label)
+
+
+def recorder(place: Workplace) -> Recorder:
+    (only,) = place.transports
+    assert isinstance(only, Recorder)
+    return only
+
+
+def contents(database: Database) -> dict[str, list[tuple[Any, ...]]]:
+    """Every row of every table, in a fixed order."""
+    with database.connect() as connection:
+        return {
+            table.name: sorted((tuple(row) for row in connection.execute(sa.select(table))), key=repr)
+            for table in tables.metadata.sorted_tables
+        }
+
+
+def ask(database: Database, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
+    """The rows of a query as tuples."""
+    with database.connect() as connection:
+        return [tuple(row.values()) for row in read(connection, query, **parameters)]
