@@ -79,7 +79,11 @@ class Airflow:
             "API__WORKERS": "1",
             "API__SECRET_KEY": self.folders.secret("api-secret", 32),
             "API_AUTH__JWT_SECRET": self.folders.secret("jwt-secret", 64),
-            "WORKERS__EXECUTION_API_TIMEOUT": "60",  # the benchmarks take every core
+            # A task may be started before the api-server is up, or while the benchmarks take every core: it waits minutes
+            # for an answer before it counts as failed.
+            "WORKERS__EXECUTION_API_TIMEOUT": "60",
+            "WORKERS__EXECUTION_API_RETRIES": "60",
+            "WORKERS__EXECUTION_API_RETRY_WAIT_MAX": "5",
             "LOGGING__COLORED_CONSOLE_LOG": "False",
             # A new or changed file is seen within seconds; an unchanged one is left alone, because reading it again
             # would cost a core a second at a time beside the benchmarks.
