@@ -18,6 +18,7 @@ from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
     TomlConfigSettingsSource,
 )
 
@@ -154,12 +155,19 @@ def load() -> Settings:
     file = config_file()
     if file is not None and not file.is_file():
         raise ConfigError(f"{file}: no such file (STEPWATCH_CONFIG names it)")
-    written = _parse(file)
+    _refuse_bad_toml(file)
     _refuse_unknown_variables()
     try:
         settings = Settings()
     except ValidationError as error:
-        raise ConfigError(_sentence(error, file, written)) from None
+        raise ConfigError(_sentence(error, file)) from None
+    except SettingsError as error:
+        written = getattr(error.__cause__, "doc", "")
+        named = next((key for key in os.environ if os.environ[key] == written), "STEPWATCH_…")
+        raise ConfigError(
+            f"the environment: {named} = {written!r} is not accepted; "
+            f"""accepted is JSON, a list as '["0.4.30", "0.4.31"]' for one"""
+        ) from None
     for key, choices in (
         ("machine", settings.machines),
         ("source", settings.sources),
@@ -167,24 +175,23 @@ def load() -> Settings:
     ):
         if getattr(settings, key) not in choices:
             raise ConfigError(
-                f"{file or 'the environment'}: {key} = {getattr(settings, key)!r} is not configured; "
+                f"{_place([key], file)}: {key} = {getattr(settings, key)!r} is not configured; "
                 f"accepted is one of {', '.join(sorted(choices))}"
             )
     return settings
 
 
-def _parse(file: Path | None) -> dict[str, object]:
-    if file is None:
-        return {}
+def _refuse_bad_toml(file: Path | None) -> None:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        if file is not None:
+            tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: not valid TOML: {error}") from None
 
 
 # variables that stepwatch itself reads or sets, and that are no settings
 OTHER_VARIABLES = frozenset(
-    {"STEPWATCH_CONFIG", "STEPWATCH_OUT", "STEPWATCH_STACK", "STEPWATCH_TEST_DATABASE_URL"}
+    {"STEPWATCH_CONFIG", "STEPWATCH_OUT", "STEPWATCH_SIZE", "STEPWATCH_STACK", "STEPWATCH_TEST_DATABASE_URL"}
 )
 
 
@@ -200,20 +207,29 @@ def _refuse_unknown_variables() -> None:
             )
 
 
-def _sentence(error: ValidationError, file: Path | None, written: dict[str, object]) -> str:
+def _sentence(error: ValidationError, file: Path | None) -> str:
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]
-    key = ".".join(location)
-    value: object = written
-    for part in location:
-        value = value.get(part) if isinstance(value, dict) else None
-    where = (
-        str(file) if file is not None and (value is not None or location[0] in written) else "the environment"
-    )
+    where, key = _place(location, file), ".".join(location)
     if first["type"] == "extra_forbidden":
         return f"{where}: unknown key {key}; accepted are {', '.join(_keys(location[:-1]))}"
-    accepted = re.sub(r"^Input should be ", "", first["msg"])
+    if location[-1] == "[key]":
+        section = ".".join(location[:-2])
+        return f"{where}: the name {first['input']!r} in {section} is not accepted; accepted are a-z, 0-9, _, . and -"
+    accepted = re.sub(r"^Input should be | or instance of \w+$", "", first["msg"]).replace(
+        "dictionary", "table"
+    )
     return f"{where}: {key} = {first['input']!r} is not accepted; accepted is {accepted}"
+
+
+def _place(location: list[str], file: Path | None) -> str:
+    """Where the value at `location` was written: variables count over the file."""
+    variables = ("STEPWATCH_" + "__".join(location[:end]).upper() for end in range(1, len(location) + 1))
+    return (
+        str(file)
+        if file is not None and not any(each in os.environ for each in variables)
+        else "the environment"
+    )
 
 
 def _keys(location: list[str]) -> list[str]:

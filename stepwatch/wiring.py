@@ -182,7 +182,11 @@ def transports(settings: Settings, write: Say) -> list[Transport]:
 
 def local_stack(settings: Settings) -> Stack:
     """Postgres and Airflow of this machine, with a pool of one slot for each machine."""
-    extra = {"STEPWATCH_STATE": str(settings.state.resolve())}
+    extra = {
+        "STEPWATCH_STATE": str(settings.state.resolve()),
+        "STEPWATCH_CACHE": str(settings.cache.resolve()),
+        "STEPWATCH_SCHEDULED": str(settings.scheduled).lower(),
+    }
     if settings.database_url is not None:
         extra["STEPWATCH_DATABASE_URL"] = settings.database_url
     file = configuration.config_file()

@@ -1,6 +1,7 @@
 """How is a value found in the database, or put there when it is new?
 
-Every `ensure_…` is one statement (`insert … on conflict … returning id`), so two processes may do it at once.
+Every `ensure_…` looks first, and makes what is missing in one statement (`insert … on conflict … returning id`): two
+processes may do it at once, and what is there already is not locked, so they can't wait for each other in a ring.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ def upsert(
     connection: Connection, table: sa.Table, keys: Mapping[str, Any], values: Mapping[str, Any] | None = None
 ) -> int:
     """The id of the row with these keys, made or brought up to these values."""
+    known = [table.c[name] == value for name, value in keys.items()]
+    known += [table.c[name].is_not_distinct_from(value) for name, value in (values or {}).items()]
+    found = connection.execute(sa.select(table.c.id).where(*known)).scalar()
+    if found is not None:
+        return int(found)
     statement = insert(table).values({**keys, **(values or {})})
     update = values or {next(iter(keys)): statement.excluded[next(iter(keys))]}
     statement = statement.on_conflict_do_update(index_elements=list(keys), set_=dict(update))

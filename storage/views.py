@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from stepwatch.core.model import digest
+
 VIEWS = {
     # the nights of each source in order; `sequence` is derived here so that a backfilled night just takes its place
     "nights": """
@@ -148,8 +150,18 @@ VIEWS = {
 
 
 def create_views(connection: sa.Connection) -> None:
-    """Drop and make anew the schema `reporting`, in the caller's transaction."""
+    """Make the schema `reporting` anew, in the caller's transaction, where it does not hold exactly these views.
+
+    Which ones it holds is kept as its comment. To drop a view is to wait for whoever reads it, so it is not done
+    whenever a command starts.
+    """
+    version = digest(VIEWS)
+    comment = sa.text("select obj_description(to_regnamespace('reporting')::oid, 'pg_namespace')")
+    there = set(sa.inspect(connection).get_view_names("reporting"))
+    if connection.execute(comment).scalar() == version and there == set(VIEWS):
+        return
     connection.execute(sa.text("drop schema if exists reporting cascade"))
     connection.execute(sa.text("create schema reporting"))
+    connection.execute(sa.text(f"comment on schema reporting is '{version}'"))
     for name, query in VIEWS.items():
         connection.execute(sa.text(f"create view reporting.{name} as {query}"))

@@ -51,18 +51,16 @@ def down() -> None:
 def doctor(*, as_json: bool) -> None:
     """Say what is wrong on this machine, and what to do about it."""
     from stepwatch import wiring
-    from stepwatch.jobs.doctor import examine
+    from stepwatch.jobs.doctor import Grade, examine
 
     with opened() as (settings, database):
-        findings = examine(
-            wiring.workplace(settings, database, say=say), folders=(settings.state, settings.cache)
-        )
+        findings = examine(wiring.workplace(settings, database, say=say), data=settings.state)
     if as_json:
         show_json([vars(finding) for finding in findings])
     else:
         for finding in findings:
-            write(f"{finding.level}: {finding.what}: {finding.sentence} {finding.remedy}".rstrip())
-    bad = sum(finding.level == "error" for finding in findings)
+            write(f"{finding.grade.value}: {finding.what}: {finding.sentence} {finding.remedy}".rstrip())
+    bad = sum(finding.grade is Grade.ERROR for finding in findings)
     if bad:
         raise Refusal(f"{bad} of {len(findings)} checks failed")
 

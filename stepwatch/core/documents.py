@@ -1,6 +1,6 @@
 """What did the processes of one run measure, put together?
 
-Each process writes one JSON document (docs/writing-benchmarks.md describes it). The documents of a run become one
+Each process writes one JSON document (benchmarks/worker.py writes it). The documents of a run become one
 Measurement for each benchmark, parameters and metric. A worked example: three processes with the blocks
 (2, 3, 4), (5, 5, 6), (3, 3, 9) have the block medians 3, 5, 3; the value is the low quantile over processes, 3;
 the interval is [3, 5]; all nine samples are kept.
@@ -22,9 +22,12 @@ _OUTCOMES = {
     "skipped": Outcome.SKIPPED,
     "failed": Outcome.BENCHMARK_FAILED,
     "wrong_result": Outcome.WRONG_RESULT,
+    "timed_out": Outcome.TIMED_OUT,
 }
-# the first of these that any process had is what the run had
-_WORST_FIRST = (Outcome.WRONG_RESULT, Outcome.BENCHMARK_FAILED, Outcome.SKIPPED)
+# the first of these that any process had is what the run had; "unreached" says nothing: another process will
+_WORST_FIRST = (Outcome.WRONG_RESULT, Outcome.BENCHMARK_FAILED, Outcome.TIMED_OUT, Outcome.SKIPPED)
+UNREACHED = "unreached"
+ENDED = "the process ended while this was running"
 
 Document = Mapping[str, Any]
 
@@ -32,12 +35,14 @@ Document = Mapping[str, Any]
 def measurements(documents: Sequence[Document]) -> tuple[Measurement, ...]:
     """One Measurement for each benchmark, parameters and metric in the documents of one run, one a process.
 
-    A benchmark that failed in every process has no metrics and is left out here; `failures` names it.
+    A benchmark that failed in any process has that outcome. One that failed in every process has no metrics and is
+    left out here; `failures` names it.
     """
+    failed = failures(documents)
     grouped: dict[str, tuple[Benchmark, list[tuple[int, Mapping[str, Any], list[float]]]]] = {}
     for process, document in enumerate(documents):
         for result in document["benchmarks"]:
-            for metric in result.get("metrics") or ():
+            for metric in result["metrics"]:
                 benchmark = Benchmark(
                     name=result["name"],
                     version=result["version"],
@@ -49,7 +54,10 @@ def measurements(documents: Sequence[Document]) -> tuple[Measurement, ...]:
                 )
                 key = digest([benchmark.name, benchmark.version, benchmark.params, benchmark.metric])
                 grouped.setdefault(key, (benchmark, []))[1].append((process, result, list(metric["blocks"])))
-    return tuple(_measurement(benchmark, parts) for benchmark, parts in grouped.values())
+    return tuple(
+        _measurement(benchmark, parts, failed.get((benchmark.name, digest(benchmark.params))))
+        for benchmark, parts in grouped.values()
+    )
 
 
 def failures(documents: Sequence[Document]) -> dict[tuple[str, str], tuple[Outcome, str]]:
@@ -57,7 +65,7 @@ def failures(documents: Sequence[Document]) -> dict[tuple[str, str], tuple[Outco
     worst: dict[tuple[str, str], tuple[Outcome, str]] = {}
     for document in documents:
         for result in document["benchmarks"]:
-            outcome = _OUTCOMES[result["status"]]
+            outcome = Outcome.OK if result["status"] == UNREACHED else _OUTCOMES[result["status"]]
             if outcome is Outcome.OK:
                 continue
             key = (result["name"], digest(result["params"]))
@@ -74,9 +82,21 @@ def process_values(documents: Sequence[Document], benchmark: Benchmark) -> tuple
         for document in documents
         for result in document["benchmarks"]
         if result["name"] == benchmark.name and dict(result["params"]) == benchmark.params
-        for metric in result.get("metrics") or ()
+        for metric in result["metrics"]
         if metric["metric"] == benchmark.metric and result["status"] == "ok" and metric["blocks"]
     )
+
+
+def timed_out(document: Document, limit_s: float) -> Document:
+    """The document of a process that was ended at its time limit: what was running then has timed out."""
+    reason = f"not ended after {limit_s:g} s"
+    return {
+        **document,
+        "benchmarks": [
+            {**result, "status": "timed_out", "reason": reason} if result.get("reason") == ENDED else result
+            for result in document["benchmarks"]
+        ],
+    }
 
 
 def warnings(documents: Sequence[Document]) -> tuple[str, ...]:
@@ -85,16 +105,12 @@ def warnings(documents: Sequence[Document]) -> tuple[str, ...]:
 
 
 def _measurement(
-    benchmark: Benchmark, parts: Sequence[tuple[int, Mapping[str, Any], list[float]]]
+    benchmark: Benchmark,
+    parts: Sequence[tuple[int, Mapping[str, Any], list[float]]],
+    failure: tuple[Outcome, str] | None,
 ) -> Measurement:
-    bad = [
-        (outcome, result.get("reason"))
-        for _, result, _ in parts
-        if (outcome := _OUTCOMES[result["status"]]) is not Outcome.OK
-    ]
-    if bad:
-        outcome, reason = min(bad, key=lambda item: _WORST_FIRST.index(item[0]))
-        return Measurement(benchmark=benchmark, outcome=outcome, reason=reason or "no reason given")
+    if failure is not None:
+        return Measurement(benchmark=benchmark, outcome=failure[0], reason=failure[1])
     medians = [statistics.median(blocks) for _, _, blocks in parts if blocks]
     if not medians:
         return Measurement(

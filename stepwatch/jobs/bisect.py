@@ -165,12 +165,13 @@ class _Work:
             return value_of(connection, self._key(self.row.path[0]), self.row.series_id)
 
     def probe(self, pair: CommitPair, repeats: int) -> None:
-        """Measure a pair beside the reference, the good end, and store what it gave."""
+        """Measure a pair in `repeats` further processes beside the reference, the good end, and store all it gave."""
         place = self.place
+        known = self.observations.get(pair, Observation())
         place.say(f"bisection {self.row.id}: trying {pair}")
         with place.database.begin() as connection:
             probe_id = bisections.open_probe(connection, self.row.id, pair)
-        result = self._measure(pair, repeats, probe_id)
+        result = self._measure(pair, len(known.values) + repeats, probe_id)
         if isinstance(result, Failure):
             if result.outcome is Outcome.CANCELLED:
                 raise RefusedError("cancelled while it was measured")
@@ -183,7 +184,7 @@ class _Work:
         with place.database.begin() as connection:
             bisections.save_probe(connection, probe_id, outcome=Outcome.OK, ratios=result, value=value)
 
-    def _measure(self, pair: CommitPair, repeats: int, probe_id: int) -> tuple[float, ...] | Failure:
+    def _measure(self, pair: CommitPair, count: int, probe_id: int) -> tuple[float, ...] | Failure:
         place, reference = self.place, self.row.path[0]
         opened = place.runner.open(pair)
         if isinstance(opened, Failure):
@@ -191,7 +192,7 @@ class _Work:
         folder = run_folder(place.runs, self._key(pair))
         if pair == reference:
             alone = measure_some(
-                place.runner, opened, place.suite, folder, benchmarks=[self.benchmark], count=repeats
+                place.runner, opened, place.suite, folder, benchmarks=[self.benchmark], count=count
             )
             sides = alone if isinstance(alone, Failure) else (alone, alone)
         else:
@@ -199,12 +200,12 @@ class _Work:
             if isinstance(beside, Failure):
                 return beside
             sides = alternate(
-                place.runner, beside, opened, place.suite, folder, benchmarks=[self.benchmark], count=repeats
+                place.runner, beside, opened, place.suite, folder, benchmarks=[self.benchmark], count=count
             )
         if isinstance(sides, Failure):
             return sides
         old, new = (documents.process_values(side, self.benchmark) for side in sides)
-        if len(new) < repeats or not old:
+        if len(new) < count or not old:
             failed = next(iter(documents.failures([*sides[0], *sides[1]]).values()), None)
             outcome, reason = failed or (Outcome.BENCHMARK_FAILED, "it was not measured")
             return Failure(outcome=outcome, reason=reason)

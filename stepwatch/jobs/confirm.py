@@ -20,6 +20,7 @@ from storage.runs import attach_environment, finish_run, open_run, save_measurem
 from storage.steps import Recheck, open_rechecks, save_evidence
 
 SIDES = ("old", "new")
+CAP = 5  # processes a side; what is not clear by then waits for more nights
 
 
 def confirm(place: Workplace) -> int:
@@ -72,7 +73,7 @@ def _decide(
         with place.database.begin() as connection:
             for series_id, benchmark in list(undecided.items()):
                 old, new = (documents.process_values(side, benchmark) for side in result)
-                comparison = compare(old, new, better=benchmark.better)
+                comparison = compare(old, new, better=benchmark.better, cap=CAP)
                 if comparison.more and min(len(old), len(new)) >= count:
                     more = max(more, comparison.more)
                     continue

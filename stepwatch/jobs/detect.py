@@ -216,18 +216,17 @@ def _tell(scene: _Scene, told: Sequence[_Told], tonight: str) -> None:
                     scene.connection, kind=f"{kind.value} {tonight}", message=said, incident_id=incident_id
                 )
         if incidents.mark_recovered(scene.connection, incident_id) and Telling.RECOVERED in kinds:
-            now = {each.regression_id for each in news}
-            earlier = [
-                f"{message.named(row)}: back since {row['recovered']}"
-                for regression_id, row in facts.items()
-                if regression_id not in now and row["recovered"]
-            ]
-            said = message.recovered(tonight, [*lines[Telling.RECOVERED], *earlier])
+            said = message.recovered(tonight, [_way_back(row) for row in facts.values()])
             incidents.write(scene.connection, kind="recovered", message=said, incident_id=incident_id)
 
 
 def _range(facts: dict[str, Any]) -> dict[str, str]:
     return {"after": facts["after"], "through": facts["through"]}
+
+
+def _way_back(row: dict[str, Any]) -> str:
+    present = row["level"] if row["present"] is None else row["present"]
+    return message.movement(row, before=row["level"], after=present, remaining=present / row["baseline"] - 1)
 
 
 def _movement(facts: dict[int, dict[str, Any]], told: _Told) -> str:

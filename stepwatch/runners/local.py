@@ -7,6 +7,7 @@ group of its own, so that a time limit or `cancel` ends it with all its children
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -22,6 +23,7 @@ from typing import Any
 
 from uv import find_uv_bin
 
+from stepwatch.core import documents
 from stepwatch.core.model import CommitPair, Environment, Outcome, digest
 from stepwatch.runners.protocol import Failure, Opened, Process, UnreachableError
 
@@ -58,7 +60,7 @@ class LocalRunner:
         asked = [f"jax=={pair.jax.ref}", f"jaxlib=={pair.xla.ref}", *self.requirements]
         name = f"jax-{pair.jax.ref}-jaxlib-{pair.xla.ref}-{digest([str(interpreter), asked])[:8]}"
         folder = self.environments / name
-        with _locked(folder.with_suffix(".lock")):
+        with _locked(folder.with_name(f"{folder.name}.lock")):
             marker = folder / "stepwatch.json"
             if not marker.is_file():
                 failure = self._install(folder, interpreter, asked)
@@ -94,6 +96,7 @@ class LocalRunner:
         _end(self._running)
 
     def _run_worker(self, opened: Opened, process: Process) -> Failure | None:
+        """Run the worker; its document takes its name when it has ended, so a half-made one is never read."""
         if self._cancelled:
             return Failure(outcome=Outcome.CANCELLED, reason="cancelled before it was started")
         suite = process.suite
@@ -109,19 +112,17 @@ class LocalRunner:
         for flag, value in (("--group", suite.group), ("--only", process.only or suite.only)):
             command += [flag, value] if value else []
         process.out.parent.mkdir(parents=True, exist_ok=True)
+        scratch = process.out.with_suffix(".part")
+        scratch.unlink(missing_ok=True)
         environment = {
-            **{
-                name: value
-                for name, value in os.environ.items()
-                if not name.startswith(("AIRFLOW", "_AIRFLOW"))
-            },
+            **{name: value for name, value in os.environ.items() if not _PRIVATE.match(name)},
             **_THREADS,
             "PYTHONPATH": suite.folder,
-            "STEPWATCH_OUT": str(process.out),
+            "STEPWATCH_OUT": str(scratch),
         }
         log = process.out.with_suffix(".log")
         with log.open("w", encoding="utf-8") as stderr:
-            self._running = subprocess.Popen(
+            self._running = running = subprocess.Popen(
                 command,
                 cwd=suite.folder,
                 env=environment,
@@ -131,31 +132,17 @@ class LocalRunner:
                 text=True,
                 start_new_session=True,
             )
-        return self._wait(process, log)
-
-    def _wait(self, process: Process, log: Path) -> Failure | None:
-        running = self._running
-        if running is None:
-            return Failure(outcome=Outcome.CANCELLED, reason="cancelled")
-        limit_s = process.suite.time_limit_s
-        outcome, reason = Outcome.BENCHMARK_FAILED, ""
+        status: int | None = None
         try:
-            status = running.wait(timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            status, outcome, reason = -1, Outcome.TIMED_OUT, f"not ended after {limit_s:g} s"
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = running.wait(timeout=suite.time_limit_s)
         finally:
             _end(running)
             self._running = None
-        if status == 0 and process.out.is_file():
-            return None
-        text = log.read_text(encoding="utf-8", errors="replace")
         if self._cancelled:
-            outcome, reason = Outcome.CANCELLED, "cancelled while it ran"
-        if not reason:
-            last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no output")
-            how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-            reason = f"{how}: {last}"
-        return Failure(outcome=outcome, reason=reason, log=text[-20_000:])
+            return Failure(outcome=Outcome.CANCELLED, reason="cancelled while it ran")
+        _accept(process, scratch, status)
+        return _explain(process, log, status)
 
     def _install(self, folder: Path, interpreter: Path, asked: list[str]) -> Failure | None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -228,6 +215,31 @@ def _pinned(core: int | None) -> list[str]:
         return []
     allowed = os.sched_getaffinity(0)
     return [taskset, "-c", str(core if core in allowed else max(allowed))]
+
+
+def _accept(process: Process, scratch: Path, status: int | None) -> None:
+    """Give the document its name; what a process that crashed or hung had measured before counts."""
+    if status is None and scratch.is_file():
+        document = json.loads(scratch.read_text(encoding="utf-8"))
+        scratch.write_text(
+            json.dumps(documents.timed_out(document, process.suite.time_limit_s)), encoding="utf-8"
+        )
+    if scratch.is_file():
+        scratch.replace(process.out)
+
+
+def _explain(process: Process, log: Path, status: int | None) -> Failure | None:
+    """Why a process has left no document."""
+    if process.out.is_file():
+        return None
+    text = log.read_text(encoding="utf-8", errors="replace")
+    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no output")
+    if status is None:
+        outcome, how = Outcome.TIMED_OUT, f"not ended after {process.suite.time_limit_s:g} s"
+    else:
+        outcome = Outcome.BENCHMARK_FAILED
+        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+    return Failure(outcome=outcome, reason=f"{how}: {last}", log=text[-20_000:])
 
 
 def _flags() -> dict[str, str]:

@@ -85,10 +85,11 @@ class _Pruning:
         )
         return i if weakest < 1 else None
 
-    def join(self, first: int, last: int) -> None:
-        """Makes one stretch of those from `first` to `last`, and of a dip that this uncovers."""
+    def join(self, first: int, last: int, level: float | None = None) -> None:
+        """Makes one stretch, on `level` or its best one, of `first` to `last`, and of a dip that this uncovers."""
         start, stop = self.kept[first].start, self.kept[last].stop
-        level = level_of(self._scaled[start:stop], self._settings.bound)
+        if level is None:
+            level = level_of(self._scaled[start:stop], self._settings.bound)
         self.kept[first : last + 1] = [Stretch(start=start, stop=stop, level=level)]
         self._residuals[start:stop] = self._scaled[start:stop] - level
         del self._strengths[first:last]
@@ -100,7 +101,10 @@ class _Pruning:
                 break
 
     def _join_dip(self, i: int) -> int | None:
-        """Joins stretch i, of a few nights, with its neighbours where the level is back after it; their place."""
+        """Joins stretch i, of a few nights, with the one before where the level is back after it; their place.
+
+        Back beside a deep dip may still be a step beside the noise: that change is kept, to be judged like any other.
+        """
         if not 0 < i < len(self.kept) - 1:
             return None
         old, dip, new = self.kept[i - 1 : i + 2]
@@ -109,7 +113,7 @@ class _Pruning:
         short = dip.stop - dip.start <= self._settings.dip_nights
         if not (back and short) or {dip.start, new.start} & self._forced:
             return None
-        self.join(i - 1, i + 1)
+        self.join(i - 1, i, old.level)
         return max(i - 1, 1)
 
     def _strength(self, i: int) -> tuple[float, float]:
