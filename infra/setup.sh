@@ -62,10 +62,9 @@ if [ ! -f "$stamp" ] || ! runs "$python"; then
     rm -rf "$venv"
     "$name" -m venv "$venv"
     say "installing uv, pinned and hashed"
-    mkdir "$venv/setup"
-    awk '/^[^ #]/ { inside = /^uv==/ } inside' requirements.lock >"$venv/setup/uv.txt"
+    awk '/^[^ #]/ { inside = /^uv==/ } inside' requirements.lock >"$venv/uv.txt"
     "$python" -m pip install -qq --no-deps --no-input --disable-pip-version-check --require-hashes \
-        -r "$venv/setup/uv.txt"
+        -r "$venv/uv.txt"
 fi
 
 rm -f "$stamp"

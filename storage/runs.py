@@ -155,6 +155,7 @@ def _measurement_row(run_id: int, series_id: int, measurement: model.Measurement
         "value": measurement.value,
         "low": measurement.low,
         "high": measurement.high,
+        "spread": measurement.spread,
         "samples": list(measurement.samples),
         "process": list(measurement.process),
         "counts": measurement.counts,

@@ -77,6 +77,7 @@ def points(connection: Connection, series_id: int, *, until: str | None = None) 
             t.run.c.night_id,
             sa.func.coalesce(t.measurement.c.outcome, t.run.c.outcome).label("outcome"),
             t.measurement.c.value,
+            t.measurement.c.spread,
             t.run.c.environment_id,
         )
         .select_from(
@@ -115,6 +116,7 @@ def points(connection: Connection, series_id: int, *, until: str | None = None) 
                 value=row.value if ok else None,
                 outcome=None if row.outcome is None else model.Outcome(row.outcome),
                 environment=row.environment_id,
+                spread=row.spread if ok else None,
             )
         )
         if row.label == until:

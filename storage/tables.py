@@ -346,6 +346,7 @@ measurement = sa.Table(
     _number("value"),
     _number("low"),
     _number("high"),
+    _number("spread"),
     sa.Column("samples", ARRAY(DOUBLE_PRECISION), nullable=False),
     sa.Column("process", ARRAY(SMALLINT), nullable=False),
     sa.Column("counts", JSONB, nullable=False),

@@ -86,12 +86,16 @@ VIEWS = {
         join night after_night on after_night.id = step.after_night_id
         join night through_night on through_night.id = step.through_night_id
     """,
+    # `present` is the level of the series' last nights; null where it has no step any more
     "regressions": """
         select regression.id as regression_id, regression.incident_id, regression.series_id, series.benchmark,
                series.params, series.metric, series.unit, series.better, machine.name as machine,
                source.name as source, regression.direction, regression.state, regression.disposition,
                after_night.label as after, through_night.label as through, regression.baseline, regression.level,
                regression.level / regression.baseline - 1 as change, regression.remeasured,
+               (select step.level_after from step join night last on last.id = step.through_night_id
+                where step.series_id = regression.series_id and step.kind = 'step'
+                order by last.at desc, last.label desc limit 1) as present,
                raised_night.label as raised, recovered_night.label as recovered, regression.first_seen_at,
                after_night.at as after_at, through_night.at as through_at
         from regression

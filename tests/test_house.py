@@ -40,7 +40,7 @@ PLANTS = {
         ("stepwatch.jobs.planted", "stepwatch.settings"),
         ("stepwatch.stack.planted", "stepwatch.jobs.detect"),
         ("stepwatch.jobs.planted", "stepwatch.wiring"),
-        ("stepwatch.wiring", "stepwatch.cli.frame"),
+        ("alerts.planted", "stepwatch.cli.frame"),
     ],
     "every part of stepwatch has its layer": [("stepwatch.planted", None)],
     "model and units lie at the bottom": [

@@ -152,8 +152,8 @@ class TestEmbeddedPostgres:
         starter = start_elsewhere(state, KEEP)
         wait_for(lambda: any(home.glob("half-*/base")) or (home / "data").exists())
         keeper = holder(state)
-        for process in (*processes.descendants(keeper.pid), keeper):
-            os.kill(process.pid, signal.SIGKILL)
+        for process in (keeper, *processes.descendants(keeper.pid)):
+            processes.send(process, signal.SIGKILL)
         starter.kill()
         starter.wait()
         with embedded_postgres(state) as url:
@@ -245,7 +245,7 @@ class TestDeath:
             ask(url, "CREATE TABLE kept_2 AS SELECT 42 AS answer")
             keeper = holder(used)
             for process in (keeper, *ours(used)):
-                os.kill(process.pid, signal.SIGKILL)
+                processes.send(process, signal.SIGKILL)
         orphan = start_orphan(used)
         stranger = start_orphan(used / "another")
         with embedded_postgres(used) as url:

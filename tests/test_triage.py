@@ -213,6 +213,21 @@ def test_a_way_back_that_was_told_is_no_improvement_after_a_refit() -> None:
     assert [s.kind for s in triage(points(values), better=Better.LOWER).said] == ["improvement"]
 
 
+def test_an_alerted_night_is_no_dip_even_where_its_evidence_is_not_given() -> None:
+    known = Regression(
+        suspect=SuspectRange(after="n004", through="n005"),
+        direction=Direction.REGRESSION,
+        state=State.CONFIRMED,
+        baseline=10.0,
+        level=15.0,
+        raised="n005",
+    )
+    values = [10.0, 10.1, 9.9, 10.0, 10.1, 15.0, *[10.0, 10.1] * 3]
+    night = triage(points(values), known=[known], better=Better.LOWER)
+    assert len(night.detection.dips) == 1
+    assert (night.dips, [s.kind for s in night.said]) == ((), ["recovered"])
+
+
 def test_a_step_that_moves_with_a_late_night_keeps_its_identity() -> None:
     values = [10.0, 10.1, 9.9, 10.0, 10.1, None, 12.0, 12.1, 11.9, 12.0, 12.1]
     watch = Watch()

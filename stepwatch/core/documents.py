@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stepwatch.core.model import Benchmark, Better, Measurement, Outcome, digest
-from stepwatch.core.units import low_quantile
+from stepwatch.core.units import low_quantile, slowdown
 
 DOCUMENT = 1
 
@@ -87,6 +87,14 @@ def process_values(documents: Sequence[Document], benchmark: Benchmark) -> tuple
     )
 
 
+def _spread(medians: Sequence[float], better: Better) -> float | None:
+    """By how much the middle process is worse than the best one; None for a single process."""
+    if len(medians) < 2:
+        return None
+    best = min(medians) if better is Better.LOWER else max(medians)
+    return slowdown(old=best, new=statistics.median(medians), better=better)
+
+
 def timed_out(document: Document, limit_s: float) -> Document:
     """The document of a process that was ended at its time limit: what was running then has timed out."""
     reason = f"not ended after {limit_s:g} s"
@@ -123,6 +131,7 @@ def _measurement(
         value=low_quantile(medians, benchmark.better),
         low=min(medians),
         high=max(medians),
+        spread=_spread(medians, benchmark.better),
         samples=tuple(sample for _, _, blocks in parts for sample in blocks),
         process=tuple(process for process, _, blocks in parts for _ in blocks),
         counts=dict(first.get("counts") or {}),

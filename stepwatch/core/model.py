@@ -221,13 +221,14 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One night of a series: a value, or None with what happened there."""
+    """One night of a series: a value, or None with what happened there; `spread` is its measurement's."""
 
     label: str
     at: dt.datetime
     value: float | None
     outcome: Outcome | None = None
     environment: int | None = None
+    spread: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,7 +236,8 @@ class Measurement:
     """One run of one benchmark's metric with every repeat kept.
 
     `samples` are block values in the metric's unit; `process[i]` says which process made `samples[i]`.
-    `value` is a low quantile over processes of their block medians (a high one for rates).
+    `value` is a low quantile over processes of their block medians (a high one for rates), `low` and `high` are
+    the extremes of those, and `spread` is by how much the middle process is worse than the best one (0.02 is 2 %).
     """
 
     benchmark: Benchmark
@@ -244,6 +246,7 @@ class Measurement:
     value: float | None = None
     low: float | None = None
     high: float | None = None
+    spread: float | None = None
     samples: tuple[float, ...] = ()
     process: tuple[int, ...] = ()
     counts: dict[str, float] = field(default_factory=dict)

@@ -1,7 +1,8 @@
 """Which boundary is to be measured again tonight, and what have re-measurements proved?
 
 Worked example, 10 % being large: after 1.00, 1.01, 1.25 the bracket (2nd, 3rd] is asked for; DIFFERENT makes the
-third night the first of a new level, SAME leaves it an odd night, and neither is asked again.
+third night the first of a new level, SAME leaves it an odd night, and neither is asked again. A night whose own
+processes disagree by 10 % must be 30 % off before it is worth the minutes.
 """
 
 from __future__ import annotations
@@ -53,7 +54,11 @@ def asked_range(
         logs = sorted(math.log(results.values[j]) for j in on)
         off = abs(math.log(results.values[-1]) - logs[len(logs) // 2])
         before = noise_of_values(results.values[:-1], [b for b in boundaries if b < n - 1])
-        sigma = noise or (detection.noise if detection.noise_source == "modes" else before)
+        sigma = max(
+            noise or (detection.noise if detection.noise_source == "modes" else before),
+            sorted(results.spreads[j] for j in on)[len(on) // 2],
+            results.spreads[-1],
+        )
         if off >= max(large, settings.suspect_noises * sigma):
             bracket = SuspectRange(after=results.labels[on[-1]], through=results.labels[-1])
             return None if bracket in asked else bracket

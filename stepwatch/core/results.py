@@ -15,6 +15,7 @@ class Results:
 
     labels: tuple[str, ...]
     values: tuple[float, ...]
+    spreads: tuple[float, ...]  # what the processes of each result disagreed by; 0 where that is not known
     places: dict[str, int]  # of every night: how many results are before it
     tonight: str
 
@@ -30,16 +31,17 @@ class Results:
 def collect_results(points: Sequence[Point]) -> Results:
     """The results among `points`, nights in order. ValueError: two points have one label."""
     places: dict[str, int] = {}
-    results: list[tuple[str, float]] = []
+    results: list[tuple[str, float, float]] = []
     for point in points:
         if point.label in places:
             raise ValueError(f"two points have the label {point.label}")
         places[point.label] = len(results)
         if point.value is not None:
-            results.append((point.label, point.value))
+            results.append((point.label, point.value, point.spread or 0.0))
     return Results(
-        labels=tuple(label for label, _ in results),
-        values=tuple(value for _, value in results),
+        labels=tuple(label for label, _, _ in results),
+        values=tuple(value for _, value, _ in results),
+        spreads=tuple(spread for _, _, spread in results),
         places=places,
         tonight=points[-1].label if points else "",
     )

@@ -51,4 +51,5 @@ def format_change(*, old: float, new: float) -> str:
     ratio = new / old
     if abs(math.log(ratio)) > math.log(2):
         return f"x {ratio:.3g}"
-    return f"{100 * (ratio - 1):+.1f} %"
+    percent = round(100 * (ratio - 1), 1) or 0.0  # no "-0.0"
+    return f"{percent:+.1f} %"

@@ -125,7 +125,7 @@ def open_server(folders: Folders, *, throwaway: bool) -> Server:
     user = SERVER_USER if as_root else None
     home = folders.postgres
     if as_root:
-        _make_shared_home(home, fresh=not (folders.secrets / "postgres-password").exists())
+        _make_shared_home(folders)
     else:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     made_by = home / "data" / "PG_VERSION"
@@ -164,12 +164,14 @@ def _installs() -> dict[int, Path]:
     return found
 
 
-def _make_shared_home(home: Path, *, fresh: bool) -> None:
+def _make_shared_home(folders: Folders) -> None:
     """Make the server's folder outside the clone.
 
     It is a part of the state folder that lives elsewhere: whoever removed that one (its password is gone) has
     removed this one.
     """
+    home = folders.postgres
+    fresh = not (folders.secrets / "postgres-password").exists()
     try:
         account = pwd.getpwnam(SERVER_USER)
         SHARED.mkdir(parents=True, exist_ok=True)
@@ -178,6 +180,7 @@ def _make_shared_home(home: Path, *, fresh: bool) -> None:
             shutil.rmtree(home)
         home.mkdir(mode=0o700, exist_ok=True)
         os.chown(home, account.pw_uid, account.pw_gid)
+        (home / "belongs-to").write_text(f"{folders.state.resolve()}\n")  # for whoever wonders what this is
     except (KeyError, OSError) as error:
         raise StackError(
             f"as root, Postgres needs the user {SERVER_USER} and a folder of its own below {SHARED}: {error}"

@@ -445,6 +445,7 @@ def upgrade() -> None:
         sa.Column("value", sa.DOUBLE_PRECISION(), nullable=True),
         sa.Column("low", sa.DOUBLE_PRECISION(), nullable=True),
         sa.Column("high", sa.DOUBLE_PRECISION(), nullable=True),
+        sa.Column("spread", sa.DOUBLE_PRECISION(), nullable=True),
         sa.Column("samples", postgresql.ARRAY(sa.DOUBLE_PRECISION()), nullable=False),
         sa.Column("process", postgresql.ARRAY(sa.SMALLINT()), nullable=False),
         sa.Column("counts", postgresql.JSONB(astext_type=sa.Text()), nullable=False),

@@ -1,0 +1,437 @@
+"""Does a night go from a label to what is said of it, whatever happens on the way, and is nothing said twice?"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy.engine import URL
+from worlds import (
+    LADDER,
+    LEVELS,
+    RANK8,
+    WHILE,
+    KilledError,
+    ScriptedNights,
+    ScriptedRunner,
+    ask,
+    contents,
+    emptied,
+    ladder_table,
+    one_schema,
+    play_ladder,
+    recorder,
+    released,
+    workplace,
+)
+
+from stepwatch.core.course import TriageSettings
+from stepwatch.core.logs import parse_log
+from stepwatch.core.model import Benchmark, Better, Origin, Outcome
+from stepwatch.jobs.bench import bench
+from stepwatch.jobs.confirm import confirm
+from stepwatch.jobs.detect import Detected, detect
+from stepwatch.jobs.import_logs import Imported, import_logs
+from stepwatch.jobs.nightly import nightly
+from stepwatch.jobs.record import record
+from stepwatch.jobs.resolve import NoNightError, resolve
+from stepwatch.jobs.workplace import Workplace
+from stepwatch.runners.protocol import Failure
+from storage.rows import Database
+
+GUIDE = (Path(__file__).parent / "data" / "mlups_2023.log").read_text(encoding="utf-8")
+STEPS = """
+    select benchmark, kind, after, through, level_before, level_after from reporting.steps
+    join reporting.series using (series_id) order by benchmark, through_at
+"""
+
+
+@pytest.fixture(scope="module")
+def schema(database_server: URL) -> Iterator[Database]:
+    with one_schema(database_server) as opened:
+        yield opened
+
+
+@pytest.fixture
+def runner() -> ScriptedRunner:
+    return ScriptedRunner(ladder_table())
+
+
+@pytest.fixture
+def place(schema: Database, tmp_path: Path, runner: ScriptedRunner) -> Workplace:
+    return workplace(emptied(schema), tmp_path, runner)
+
+
+def outcomes(place: Workplace) -> list[tuple[object, ...]]:
+    return ask(place.database, "select label, attempt, outcome, reason from reporting.runs order by run_id")
+
+
+class TestLadder:
+    def test_it_is_told_once_and_in_threads(self, place: Workplace, runner: ScriptedRunner) -> None:
+        play_ladder(place)
+        said = [(thread, message["title"]) for thread, message in recorder(place).said]
+        assert said == [
+            (None, f"regression: {WHILE}(edge=5) x 436 against 413 us, slower"),
+            ("thread 1", "part of the way back at 0.5.0"),
+            ("thread 1", "recovered at 0.5.3"),
+            (None, f"improvement: {RANK8}(edge=5) x 0.399 against 1.01 ms, faster"),
+            (None, f"regression: {RANK8}(edge=5) x 12.5 against 402 us, slower"),
+        ]
+        assert recorder(place).said[2][1]["lines"] == [
+            f"{WHILE}(edge=5): 180 ms -> 603 us (now +46.1 % against 413 us)"
+        ]
+        assert ask(
+            place.database,
+            "select direction, after, through, recovered_at is not null as back from reporting.incidents"
+            " order by incident_id",
+        ) == [
+            ("regression", "0.4.31", "0.4.33", True),
+            ("improvement", "0.5.3", "0.10.1", False),
+            ("regression", "0.10.1", "0.10.2", False),
+        ]
+        assert ask(
+            place.database,
+            "select benchmark, state, raised, recovered from reporting.regressions order by 3, 1",
+        ) == [
+            (RANK8, "recovered", "0.10.1", "0.10.2"),
+            (RANK8, "confirmed", "0.10.2", None),
+            (WHILE, "recovered", "0.4.33", "0.5.3"),
+        ]
+
+        before, measured = contents(place.database), list(runner.measured)
+        play_ladder(place)
+        assert len(recorder(place).said) == len(said)
+        assert contents(place.database) == before
+        assert runner.measured == measured
+
+    def test_nights_in_another_order_end_in_the_same_steps(self, place: Workplace) -> None:
+        play_ladder(place)
+        steps, nights = ask(place.database, STEPS), place.runs.parent / "other"
+        emptied(place.database)
+        other = workplace(place.database, nights, ScriptedRunner(ladder_table()))
+        for i in (6, 0, 3, 2, 5, 1, 4):
+            nightly(other, LADDER[i], origin=Origin.BACKFILL)
+        assert [step[:4] for step in ask(place.database, STEPS)] == [step[:4] for step in steps]
+        regressions = (
+            "select benchmark, after, through from reporting.regressions where direction = 'regression'"
+        )
+        assert sorted(ask(place.database, regressions)) == [
+            (WHILE, "0.4.31", "0.4.33"),
+            (RANK8, "0.10.1", "0.10.2"),
+        ]
+
+    def test_killed_after_every_process_it_goes_on_where_it_was(
+        self, place: Workplace, runner: ScriptedRunner, tmp_path: Path
+    ) -> None:
+        kills = 0
+        for label in LADDER[:3]:
+            while True:
+                runner.dies_after = len(runner.measured) + 1
+                try:
+                    nightly(place, label)
+                    break
+                except KilledError:
+                    kills += 1
+        found = contents_without_times(place)
+        assert (kills, len(runner.measured)) == (12, 15)  # a run's last process is followed by no other
+
+        emptied(place.database)
+        whole = workplace(place.database, tmp_path / "whole", ScriptedRunner(ladder_table()))
+        play_ladder(whole, LADDER[:3])
+        assert found == contents_without_times(whole)
+        assert recorder(place).titles == recorder(whole).titles
+
+
+def contents_without_times(place: Workplace) -> object:
+    queries = (
+        "select run_key, origin, label, attempt, outcome, reason from reporting.runs",
+        "select label, outcome, value, samples, run_key from reporting.points",
+        "select after, through, verdict, ratio, old, new, reason from reporting.evidence",
+        "select benchmark, direction, state, after, through, baseline, level, raised from reporting.regressions",
+        "select kind, message from reporting.messages",
+    )
+    return [sorted(ask(place.database, query), key=repr) for query in queries]
+
+
+class TestNight:
+    def test_every_sample_is_kept_and_one_clock_is_judged(self, place: Workplace) -> None:
+        nightly(place, "0.4.30")
+        found = ask(
+            place.database,
+            "select benchmark, metric, judged, value, samples from reporting.points"
+            " join reporting.series using (series_id) order by 1, 2",
+        )
+        assert [row[:3] for row in found] == [
+            (WHILE, "cpu_time", True),
+            (WHILE, "wall_time", False),
+            (RANK8, "cpu_time", True),
+            (RANK8, "wall_time", False),
+        ]
+        assert {row[4] for row in found} == {9}  # three blocks of three processes
+        assert found[0][3] == pytest.approx(0.41e-3, rel=0.02)
+        assert ask(place.database, "select distinct process from measurement") == [
+            ([0, 0, 0, 1, 1, 1, 2, 2, 2],)
+        ]
+        assert ask(place.database, "select count(*) from evidence") == [(0,)]
+
+    def test_one_that_was_never_released_is_a_gap(
+        self, place: Workplace, runner: ScriptedRunner, tmp_path: Path
+    ) -> None:
+        place = workplace(place.database, tmp_path, runner, ScriptedNights(missing=frozenset({"0.5.0"})))
+        play_ladder(place)
+        assert ask(
+            place.database, "select label, gap_reason from reporting.nights where gap_reason <> ''"
+        ) == [("0.5.0", "jax 0.5.0 was never released")]
+        nights = [each for each in outcomes(place) if each[0] is not None]
+        assert nights == [(each, 1, "ok", None) for each in LADDER if each != "0.5.0"]
+        assert "jax@0.5.0+xla@0.5.0" not in runner.opened
+        assert "recovered at 0.5.3" in recorder(place).titles
+
+    def test_one_that_can_not_be_installed_is_a_gap_until_it_can(
+        self, place: Workplace, runner: ScriptedRunner
+    ) -> None:
+        values = runner.table.pop(("0.4.31", "0.4.31"))
+        play_ladder(place, LADDER[:2])
+        why = "jax==0.4.31 depends on jaxlib==0.4.31"
+        assert outcomes(place) == [("0.4.30", 1, "ok", None), ("0.4.31", 1, "build_failed", why)]
+        gaps = "select gap_reason from reporting.nights where label = '0.4.31'"
+        assert ask(place.database, gaps) == [(why,)]
+        assert ask(place.database, "select log from run where attempt = 1 and outcome <> 'ok'") == [
+            (f"Because {why}",)
+        ]
+
+        runner.table["0.4.31", "0.4.31"] = values
+        nightly(place, "0.4.31")
+        assert outcomes(place)[2:] == [("0.4.31", 2, "ok", None)]
+        assert ask(place.database, gaps) == [(None,)]
+
+    def test_one_that_crashes_has_failed_and_is_tried_again(
+        self, place: Workplace, runner: ScriptedRunner
+    ) -> None:
+        crash = Failure(outcome=Outcome.BENCHMARK_FAILED, reason="signal SIGSEGV: dead", log="a log")
+        runner.odd["releases__0.4.31__local__core__1"] = crash
+        play_ladder(place, LADDER[:3])
+        assert outcomes(place)[1] == ("0.4.31", 1, "benchmark_failed", "signal SIGSEGV: dead")
+        points = (
+            "select label, outcome, value is null as empty from reporting.series_nights where series_id = "
+        )
+        judged = "(select series_id from reporting.series where benchmark like 'red%' and judged) order by at"
+        assert ask(place.database, points + judged) == [
+            ("0.4.30", "ok", False),
+            ("0.4.31", "benchmark_failed", True),
+            ("0.4.33", "ok", False),
+        ]
+        # the range spans the night without a result
+        assert ask(place.database, "select after, through from reporting.regressions") == [
+            ("0.4.30", "0.4.33")
+        ]
+
+        nightly(place, "0.4.31")
+        assert outcomes(place)[-1] == ("0.4.31", 2, "ok", None)
+        assert ask(place.database, "select after, through from reporting.regressions") == [
+            ("0.4.31", "0.4.33")
+        ]
+
+    def test_one_wrong_benchmark_takes_nothing_from_the_others(
+        self, place: Workplace, runner: ScriptedRunner
+    ) -> None:
+        runner.table["0.4.31", "0.4.31"] = {WHILE: ("wrong_result", "off by 3"), RANK8: 1.0}
+        play_ladder(place, LADDER[:2])
+        assert outcomes(place) == [("0.4.30", 1, "ok", None), ("0.4.31", 1, "ok", None)]
+        found = ask(
+            place.database,
+            "select benchmark, metric, outcome, reason, value is null as empty, samples from reporting.points"
+            " join reporting.series using (series_id) where label = '0.4.31' order by 1, 2",
+        )
+        assert found == [
+            (WHILE, "cpu_time", "wrong_result", "off by 3", True, 0),
+            (WHILE, "wall_time", "wrong_result", "off by 3", True, 0),
+            (RANK8, "cpu_time", "ok", None, False, 9),
+            (RANK8, "wall_time", "ok", None, False, 9),
+        ]
+        assert ask(place.database, "select warnings from reporting.runs where label = '0.4.31'") == [
+            ([f"{WHILE}: wrong_result: off by 3"],)
+        ]
+
+    def test_fresh_measures_again_as_a_new_attempt(self, place: Workplace, runner: ScriptedRunner) -> None:
+        nightly(place, "0.4.30")
+        runner.table["0.4.30", "0.4.30"] = {WHILE: 0.5}
+        nightly(place, "0.4.30")
+        assert outcomes(place) == [("0.4.30", 1, "ok", None)]
+        nightly(place, "0.4.30", fresh=True)
+        assert outcomes(place) == [("0.4.30", attempt, "ok", None) for attempt in (1, 2)]
+        (value,) = ask(
+            place.database,
+            "select value from reporting.points join reporting.series using (series_id)"
+            " where judged and benchmark = :name",
+            name=WHILE,
+        )[0]
+        assert value == pytest.approx(0.5e-3, rel=0.02)
+        assert ask(place.database, "select count(*) from measurement") == [(6,)]
+
+    def test_a_date_is_the_night_of_that_day(self, place: Workplace) -> None:
+        assert resolve(place, released("0.4.33").date().isoformat()).label == "0.4.33"
+        with pytest.raises(NoNightError, match="nothing was released on 2020-01-01"):
+            resolve(place, "2020-01-01")
+        assert ask(place.database, "select label from reporting.nights") == [("0.4.33",)]
+
+    def test_steps_in_a_wrong_order_are_refused(self, place: Workplace) -> None:
+        with pytest.raises(LookupError, match=r"the night 0\.4\.30 has not been resolved"):
+            bench(place, "0.4.30")
+        with pytest.raises(LookupError, match="no run 'x'"):
+            record(place, "x")
+        resolve(place, "0.4.30")
+        key = bench(place, "0.4.30")
+        assert key == "releases/0.4.30/local/core/1"
+        for file in place.runs.glob("*/*"):
+            file.unlink()
+        with pytest.raises(LookupError, match="has left no document"):
+            record(place, key)
+
+    def test_recording_and_detecting_twice_at_once_is_once(self, place: Workplace) -> None:
+        play_ladder(place, LADDER[:2])
+        resolve(place, "0.4.33")
+        key = bench(place, "0.4.33")
+        assert key is not None
+        with ThreadPoolExecutor(3) as pool:
+            saved = [each.result() for each in [pool.submit(record, place, key) for _ in range(3)]]
+            assert sorted(saved) == [0, 0, 4]
+            for job in (detect, confirm, detect):
+                for each in [pool.submit(job, place) for _ in range(2)]:
+                    each.result()
+        assert ask(place.database, "select kind from reporting.messages") == [("head",)]
+        assert ask(place.database, "select verdict from reporting.evidence") == [("different",)]
+
+
+class TestConfirm:
+    def test_what_is_the_same_again_is_told_to_nobody(self, place: Workplace, runner: ScriptedRunner) -> None:
+        runner.odd["releases__0.4.33__local__core__1"] = {WHILE: 178.0, RANK8: 1.0}
+        runner.table["0.4.33", "0.4.33"] = runner.table["0.4.31", "0.4.31"]
+        play_ladder(place, LADDER[:3])
+        assert ask(place.database, "select after, through, verdict from reporting.evidence") == [
+            ("0.4.31", "0.4.33", "same")
+        ]
+        assert recorder(place).said == []
+        assert detect(place) == Detected(told=0, suspects=0), "what has been asked is not asked again"
+
+    def test_both_sides_are_measured_alternately(self, place: Workplace, runner: ScriptedRunner) -> None:
+        play_ladder(place, LADDER[:3])
+        assert [document for _, document in runner.measured if "recheck" in document] == [
+            f"recheck__1/{side}.json" for side in ("old-0", "new-0", "new-1", "old-1", "old-2", "new-2")
+        ]
+        assert [pair for pair, document in runner.measured if "recheck" in document][:2] == [
+            "jax@0.4.31+xla@0.4.31",
+            "jax@0.4.33+xla@0.4.33",
+        ]
+        # all that moved is measured, and nothing else
+        assert ask(
+            place.database,
+            "select distinct benchmark from measurement join run on run.id = run_id"
+            " join series on series.id = series_id where origin = 'recheck'",
+        ) == [(WHILE,)]
+
+    def test_what_can_not_be_measured_again_waits_for_more_nights(
+        self, place: Workplace, runner: ScriptedRunner
+    ) -> None:
+        play_ladder(place, LADDER[:2])
+        resolve(place, "0.4.33")
+        record(place, str(bench(place, "0.4.33")))
+        assert detect(place).suspects == 1
+        del runner.table["0.4.31", "0.4.31"]
+        assert confirm(place) == 1
+        assert ask(place.database, "select verdict, reason, ratio from reporting.evidence") == [
+            ("broken", "jax==0.4.31 depends on jaxlib==0.4.31", None)
+        ]
+        assert ask(place.database, "select count(*) from reporting.messages") == [(0,)]
+
+    def test_a_run_that_was_cancelled_is_asked_for_again(
+        self, place: Workplace, runner: ScriptedRunner
+    ) -> None:
+        runner.odd["recheck__1"] = Failure(outcome=Outcome.CANCELLED, reason="cancelled while it ran")
+        play_ladder(place, LADDER[:3])
+        assert ask(place.database, "select verdict from reporting.evidence") == [(None,)]
+        runner.odd.clear()
+        assert confirm(place) == 1
+        assert ask(place.database, "select verdict from reporting.evidence") == [("different",)]
+
+
+class TestImport:
+    def load(self, place: Workplace, text: str) -> Imported:
+        return import_logs(
+            place.database,
+            parse_log(text, r"MLUPS: ([\d.]+)", 2023).nights,
+            Benchmark(name="xlb.mlups", version="1", metric="value", unit="MLUPS", better=Better.HIGHER),
+            source="logs",
+            settings=TriageSettings(),
+            noise=None,
+        )
+
+    def test_the_guides_log_is_77_nights_and_its_steps(self, place: Workplace) -> None:
+        expected = Imported(nights=77, measured=60, failed=1, gaps=16, conflicts=())
+        assert self.load(place, GUIDE) == expected
+        assert ask(
+            place.database,
+            "select count(*) as nights, count(gap_reason) as gaps, count(outcome) as runs,"
+            " count(*) filter (where outcome = 'benchmark_failed') as failed from reporting.series_nights",
+        ) == [(77, 16, 61, 1)]
+        assert [step[1:4] for step in ask(place.database, STEPS)] == [
+            ("dip", "2023-07-17", "2023-07-19"),
+            ("step", "2023-07-21", "2023-07-25"),
+            ("step", "2023-08-24", "2023-08-26"),
+        ]
+        assert ask(
+            place.database, "select direction, state, after, through from reporting.regressions order by 3"
+        ) == [
+            ("regression", "confirmed", "2023-07-21", "2023-07-25"),
+            ("regression", "confirmed", "2023-08-24", "2023-08-26"),
+        ]
+        assert ask(place.database, "select count(*) from recheck") == [(0,)]  # nothing imported can be run
+
+        before = contents(place.database)
+        assert self.load(place, GUIDE) == expected
+        tail = "\n".join(GUIDE.splitlines()[-15:])
+        assert self.load(place, f"0899164106\n{GUIDE}{tail}\n") == expected
+        assert contents(place.database) == before
+
+    def test_what_is_stored_stays(self, place: Workplace) -> None:
+        self.load(place, "OUT-07-06:MLUPS: 1.5\nOUT-07-08:Killed\n")
+        again = self.load(place, "OUT-07-06:MLUPS: 2.5\nOUT-07-07:MLUPS: 3.5\nOUT-07-09:MLUPS: 4.5\n")
+        assert again.conflicts == (("2023-07-06", 1.5, 2.5),)
+        assert ask(
+            place.database,
+            "select label, value, gap_reason, outcome from reporting.series_nights order by at",
+        ) == [
+            ("2023-07-06", 1.5, None, "ok"),
+            ("2023-07-07", 3.5, None, "ok"),
+            ("2023-07-08", None, None, "benchmark_failed"),
+            ("2023-07-09", 4.5, None, "ok"),
+        ]
+
+    def test_two_benchmarks_share_the_nights(self, place: Workplace) -> None:
+        self.load(place, "OUT-07-06:MLUPS: 1.5\n")
+        import_logs(
+            place.database,
+            parse_log("OUT-07-06:ms: 9\n", r"ms: (\d+)", 2023).nights,
+            Benchmark(name="other", version="1", metric="value", unit="ms", better=Better.LOWER),
+            source="logs",
+            settings=TriageSettings(),
+            noise=None,
+        )
+        assert ask(place.database, "select count(*) from reporting.nights") == [(1,)]
+        assert sorted(
+            ask(
+                place.database,
+                "select value, unit from reporting.points join reporting.series using (series_id)",
+            )
+        ) == [(1.5, "MLUPS"), (9.0, "ms")]
+
+
+def test_the_worlds_times_are_in_the_order_of_its_labels() -> None:
+    times = [released(label) for label in LADDER]
+    assert times == sorted(times)
+    assert released("unknown") > times[-1]
+    assert {len(values) for values in LEVELS.values()} == {len(LADDER)}
+    assert all(time.tzinfo is dt.UTC for time in times)
