@@ -46,7 +46,7 @@ def _blocks(message: Message) -> list[SectionBlock]:
     """Plain text blocks: no mention, link or markup can be made of what a benchmark or a log says."""
     lines = "\n".join(message["lines"])
     return [
-        SectionBlock(text=PlainTextObject(text=words[:TEXT_LIMIT]))
+        SectionBlock(text=PlainTextObject(text=words[:TEXT_LIMIT], emoji=False))
         for words in (message["title"], lines)
         if words
     ]

@@ -110,7 +110,6 @@ class Settings(BaseSettings):
     )
 
     database_url: str | None = None
-    airflow_database_url: str | None = None
     state: Path = CLONE / ".stepwatch"
     cache: Path = CLONE / ".stepwatch" / "cache"
     scheduled: bool = True

@@ -290,7 +290,7 @@ def test_a_commit_whose_step_is_seen_at_neither_end_is_a_range() -> None:
     assert (culprit.kind, culprit.repository, culprit.commit) == (CulpritKind.RANGE, JAX, None)
     assert (culprit.after, culprit.through) == ("j0", "j1")
     assert (
-        "JAX (jax@j1): whether it needs a partner can't be told: with xla@x0 it can't be built"
+        "JAX (jax@j1): whether it needs a partner can't be told: jax@j1 with xla@x0 can't be built"
         in culprit.reason
     )
 

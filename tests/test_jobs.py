@@ -74,10 +74,10 @@ class TestLadder:
         play_ladder(place)
         said = [(thread, message["title"]) for thread, message in recorder(place).said]
         assert said == [
-            (None, f"regression: {WHILE}(edge=5) x 436 against 413 us, slower"),
+            (None, f"regression: {WHILE}(edge=5) x 433 against 414 us, slower"),
             ("thread 1", "part of the way back at 0.5.0"),
             ("thread 1", "recovered at 0.5.3"),
-            (None, f"improvement: {RANK8}(edge=5) x 0.399 against 1.01 ms, faster"),
+            (None, f"improvement: {RANK8}(edge=5) x 0.398 against 1.01 ms, faster"),
             (None, f"regression: {RANK8}(edge=5) x 12.5 against 402 us, slower"),
         ]
         assert recorder(place).said[2][1]["lines"] == [
@@ -92,13 +92,14 @@ class TestLadder:
             ("improvement", "0.5.3", "0.10.1", False),
             ("regression", "0.10.1", "0.10.2", False),
         ]
-        assert ask(
-            place.database,
-            "select benchmark, state, raised, recovered from reporting.regressions order by 3, 1",
-        ) == [
-            (RANK8, "recovered", "0.10.1", "0.10.2"),
-            (RANK8, "confirmed", "0.10.2", None),
-            (WHILE, "recovered", "0.4.33", "0.5.3"),
+        regressions = (
+            "select benchmark, after, through, state, raised, recovered from reporting.regressions"
+            " order by through_at"
+        )
+        assert ask(place.database, regressions) == [
+            (WHILE, "0.4.31", "0.4.33", "recovered", "0.4.33", "0.5.3"),
+            (RANK8, "0.5.3", "0.10.1", "recovered", "0.10.1", "0.10.2"),
+            (RANK8, "0.10.1", "0.10.2", "confirmed", "0.10.2", None),
         ]
 
         before, measured = contents(place.database), list(runner.measured)
@@ -107,21 +108,13 @@ class TestLadder:
         assert contents(place.database) == before
         assert runner.measured == measured
 
-    def test_nights_in_another_order_end_in_the_same_steps(self, place: Workplace) -> None:
-        play_ladder(place)
-        steps, nights = ask(place.database, STEPS), place.runs.parent / "other"
-        emptied(place.database)
-        other = workplace(place.database, nights, ScriptedRunner(ladder_table()))
-        for i in (6, 0, 3, 2, 5, 1, 4):
-            nightly(other, LADDER[i], origin=Origin.BACKFILL)
-        assert [step[:4] for step in ask(place.database, STEPS)] == [step[:4] for step in steps]
-        regressions = (
-            "select benchmark, after, through from reporting.regressions where direction = 'regression'"
-        )
-        assert sorted(ask(place.database, regressions)) == [
-            (WHILE, "0.4.31", "0.4.33"),
-            (RANK8, "0.10.1", "0.10.2"),
-        ]
+    def test_a_late_night_narrows_the_range(self, place: Workplace) -> None:
+        ranges = "select benchmark, after, through, state from reporting.regressions"
+        play_ladder(place, ("0.4.30", "0.4.31", "0.5.0"))
+        assert ask(place.database, ranges) == [(WHILE, "0.4.31", "0.5.0", "confirmed")]
+        nightly(place, "0.4.33", origin=Origin.BACKFILL)
+        assert ask(place.database, ranges) == [(WHILE, "0.4.31", "0.4.33", "confirmed")]
+        assert recorder(place).titles[1:] == ["part of the way back at 0.5.0"]
 
     def test_killed_after_every_process_it_goes_on_where_it_was(
         self, place: Workplace, runner: ScriptedRunner, tmp_path: Path
@@ -409,6 +402,20 @@ class TestImport:
             ("2023-07-08", None, None, "benchmark_failed"),
             ("2023-07-09", 4.5, None, "ok"),
         ]
+
+    def test_nights_in_another_order_end_in_the_same_steps(self, place: Workplace) -> None:
+        regressions = (
+            "select direction, state, after, through, baseline, level from reporting.regressions order by 3"
+        )
+        self.load(place, GUIDE)
+        steps, found = ask(place.database, STEPS), ask(place.database, regressions)
+        emptied(place.database)
+        lines = GUIDE.splitlines()
+        for part in (lines[39:], lines[9:31], lines[:11], lines[29:41]):
+            self.load(place, "\n".join(part))
+        assert ask(place.database, "select count(*) from reporting.nights") == [(77,)]
+        assert ask(place.database, STEPS) == steps
+        assert ask(place.database, regressions) == found
 
     def test_two_benchmarks_share_the_nights(self, place: Workplace) -> None:
         self.load(place, "OUT-07-06:MLUPS: 1.5\n")

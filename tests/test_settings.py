@@ -124,7 +124,7 @@ def test_the_named_file_is_read_in_place_of_the_one_at_hand(
     ("text", "sentence"),
     [
         ("machine = \n", "not valid TOML: Invalid value (at line 1, column 11)"),
-        ("lader = 3\n", "unknown key lader; accepted are airflow_database_url, bisection, cache,"),
+        ("lader = 3\n", "unknown key lader; accepted are bisection, cache, database_url,"),
         (
             "[thresholds]\nnoize = 0.1\n",
             "unknown key thresholds.noize; accepted are confirm_results, min_effect, noise, suspect_change",

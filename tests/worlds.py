@@ -164,7 +164,7 @@ def document(values: Values, *, only: str = "", seed: int = 0) -> dict[str, Any]
         "settings": {},
         "warnings": [],
         "benchmarks": [
-            result(name, value, wobble=1 + (seed % 11 - 5) / 1000)
+            result(name, value, wobble=1 + (seed % 1009 - 504) / 100_000)
             for name, value in sorted(values.items())
             if re.search(only, f"{name}(edge=5)")
         ],

@@ -12,7 +12,7 @@ import httpx
 
 from stepwatch.stack import Services
 
-POLL_S = 0.5
+POLL_S = 1.0
 DAGS_LIMIT_S = 120
 
 

@@ -34,7 +34,6 @@ def play(settings: Settings, display: Progress, *, fresh: bool) -> None:
         update={
             "state": settings.state / "demo",
             "database_url": None,
-            "airflow_database_url": None,
             "scheduled": False,
         }
     )

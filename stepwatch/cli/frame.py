@@ -75,14 +75,14 @@ def show_table(rows: Sequence[Mapping[str, Any]], columns: Iterable[str], *, emp
 
 
 @contextlib.contextmanager
-def progress() -> Iterator[Progress]:
-    """A progress display on standard error; plain lines printed meanwhile go above it."""
+def progress(*, stderr: bool = True) -> Iterator[Progress]:
+    """A progress display on standard error (the demo's is on standard output); lines printed meanwhile go above."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    console = Console(stderr=True, highlight=False, markup=False)
-    with Progress(*columns, console=console, transient=True) as display:
+    console = Console(stderr=stderr, highlight=False, markup=False, soft_wrap=True)
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as display:
         yield display

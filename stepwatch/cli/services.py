@@ -13,7 +13,7 @@ def demo(*, fresh: bool) -> None:
     """From nothing to a named culprit: real JAX releases as nights, by a real Airflow, on this machine."""
     from stepwatch.cli.demo import play
 
-    with progress() as display:
+    with progress(stderr=False) as display:
         play(settings_in_force(), display, fresh=fresh)
 
 

@@ -113,9 +113,8 @@ def show_config(*, as_json: bool) -> None:
     """Print the settings in force; secrets are left out."""
     document: dict[str, Any] = settings_in_force().model_dump(mode="json")
     document["transports"]["slack"]["token"] = "set" if document["transports"]["slack"]["token"] else ""
-    for key in ("database_url", "airflow_database_url"):
-        if document[key]:
-            document[key] = _without_password(document[key])
+    if document["database_url"]:
+        document["database_url"] = _without_password(document["database_url"])
     if as_json:
         show_json(document)
         return

@@ -27,6 +27,7 @@ from storage import bisections, incidents
 from storage.rows import Database, load_series
 from storage.runs import attach_environment, finish_run, open_run, save_measurements, value_of
 
+CAP = 8  # processes of a candidate; two that can't be told apart by then are UNKNOWN
 WORK_S = 240  # how long one call works before it gives the machine's slot back
 
 
@@ -142,6 +143,7 @@ class _Work:
             kind=PolicyKind(row.policy),
             every=place.comb,
             repeats=place.suite.processes,
+            cap=CAP,
             better=self.benchmark.better,
         )
 

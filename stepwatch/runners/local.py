@@ -1,13 +1,12 @@
 """How is a suite run on this machine, in a virtual environment of released wheels?
 
 Environments live in one folder, each named by what is in it, and are made once: a marker file is written last, and
-what lacks it is made again. A lock on each lets two processes ask for the same one. Every program runs in a process
-group of its own, so that a time limit or `cancel` ends it with all its children.
+what lacks it is made again. A lock on each lets two processes ask for the same one. Every program runs in a session
+of its own, so that a time limit or `cancel` ends it with all its children.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
@@ -15,6 +14,8 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +25,8 @@ from typing import Any
 from uv import find_uv_bin
 
 from stepwatch.core import documents
-from stepwatch.core.model import CommitPair, Environment, Outcome, digest
+from stepwatch.core.model import CommitPair, Environment, Outcome, Suite, digest
+from stepwatch.runners import sessions
 from stepwatch.runners.protocol import Failure, Opened, Process, UnreachableError
 
 INSTALL_LIMIT_S = 900
@@ -33,6 +35,8 @@ _UNREACHABLE = re.compile(
 )
 # what a benchmark neither needs nor may see; PYTHONDONTWRITEBYTECODE would make each import compile all it loads
 _PRIVATE = re.compile(r"_?AIRFLOW|STEPWATCH_(?!STACK$)|PYTHON(DONTWRITEBYTECODE|PATH|HOME)$|VIRTUAL_ENV$")
+ASV = "asv"  # the kind of a suite that needs asv to run it
+_CLONE = str(Path(__file__).parents[2])
 _THREADS = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")}
 
 
@@ -93,56 +97,52 @@ class LocalRunner:
     def cancel(self) -> None:
         """End what runs now and let nothing more be started."""
         self._cancelled = True
-        _end(self._running)
+        sessions.end(self._running)
 
     def _run_worker(self, opened: Opened, process: Process) -> Failure | None:
         """Run the worker; its document takes its name when it has ended, so a half-made one is never read."""
         if self._cancelled:
             return Failure(outcome=Outcome.CANCELLED, reason="cancelled before it was started")
         suite = process.suite
-        command = [
-            *_pinned(self.core),
-            str(opened.python),
-            "-m",
-            "benchmarks.worker",
-            "--seed",
-            str(process.seed),
-        ]
-        command += ["--size", suite.size]
-        for flag, value in (("--group", suite.group), ("--only", process.only or suite.only)):
-            command += [flag, value] if value else []
         process.out.parent.mkdir(parents=True, exist_ok=True)
         scratch = process.out.with_suffix(".part")
         scratch.unlink(missing_ok=True)
-        environment = {
-            **{name: value for name, value in os.environ.items() if not _PRIVATE.match(name)},
-            **_THREADS,
-            "PYTHONPATH": suite.folder,
-            "STEPWATCH_OUT": str(scratch),
-        }
         log = process.out.with_suffix(".log")
-        with log.open("w", encoding="utf-8") as stderr:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
+            environment = {
+                **{name: value for name, value in os.environ.items() if not _PRIVATE.match(name)},
+                **_THREADS,
+                "PYTHONPATH": _CLONE if suite.kind == ASV else suite.folder,
+                "STEPWATCH_OUT": str(scratch),
+                "TMPDIR": temporary,  # what is ended can't clean up after itself
+            }
+            command = [*_pinned(self.core), *_command(opened.python, process)]
+            status = self._watch(command, environment, log, suite)
+        if self._cancelled:
+            return Failure(outcome=Outcome.CANCELLED, reason="cancelled while it ran")
+        _accept(process, scratch, status)
+        return _explain(process, log, status)
+
+    def _watch(self, command: list[str], environment: dict[str, str], log: Path, suite: Suite) -> int | None:
+        """Run a command in the suite's folder; its exit status, None where it had to be ended."""
+        with log.open("w", encoding="utf-8") as output:
             self._running = running = subprocess.Popen(
                 command,
                 cwd=suite.folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
-                stdout=stderr,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 text=True,
                 start_new_session=True,
             )
-        status: int | None = None
         try:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                status = running.wait(timeout=suite.time_limit_s)
+            return running.wait(timeout=suite.time_limit_s)
+        except subprocess.TimeoutExpired:
+            return None
         finally:
-            _end(running)
+            sessions.end(running)
             self._running = None
-        if self._cancelled:
-            return Failure(outcome=Outcome.CANCELLED, reason="cancelled while it ran")
-        _accept(process, scratch, status)
-        return _explain(process, log, status)
 
     def _install(self, folder: Path, interpreter: Path, asked: list[str]) -> Failure | None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -182,7 +182,7 @@ class LocalRunner:
             try:
                 out, err = running.communicate(timeout=INSTALL_LIMIT_S)
             except subprocess.TimeoutExpired:
-                _end(running)
+                sessions.end(running)
                 out, err = "", f"uv {arguments[0]} timed out after {INSTALL_LIMIT_S} s"
             finally:
                 self._running = None
@@ -197,15 +197,17 @@ def _locked(file: Path) -> Iterator[None]:
         yield
 
 
-def _end(running: subprocess.Popen[str] | None) -> None:
-    """End a process group, also what its leader left behind."""
-    if running is None:
-        return
-    try:
-        os.killpg(running.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    running.wait()
+def _command(python: Path, process: Process) -> list[str]:
+    """The words that run one process of a suite: of ours in its environment, of asv's around it."""
+    suite = process.suite
+    if suite.kind == ASV:
+        command = [sys.executable, "-P", "-u", "-m", "stepwatch.runners.asv_suite", "--python", str(python)]
+    else:
+        command = [str(python), "-m", "benchmarks.worker"]
+        command += ["--group", suite.group] if suite.group else []
+    command += ["--size", suite.size, "--seed", str(process.seed)]
+    only = process.only or suite.only
+    return [*command, "--only", only] if only else command
 
 
 def _pinned(core: int | None) -> list[str]:
@@ -218,14 +220,16 @@ def _pinned(core: int | None) -> list[str]:
 
 
 def _accept(process: Process, scratch: Path, status: int | None) -> None:
-    """Give the document its name; what a process that crashed or hung had measured before counts."""
-    if status is None and scratch.is_file():
+    """Give the document its name; what a process that crashed or hung had measured before counts, half a one not."""
+    try:
         document = json.loads(scratch.read_text(encoding="utf-8"))
-        scratch.write_text(
-            json.dumps(documents.timed_out(document, process.suite.time_limit_s)), encoding="utf-8"
-        )
-    if scratch.is_file():
-        scratch.replace(process.out)
+    except (FileNotFoundError, ValueError):
+        scratch.unlink(missing_ok=True)
+        return
+    if status is None:
+        ended = documents.timed_out(document, process.suite.time_limit_s)
+        scratch.write_text(json.dumps(ended), encoding="utf-8")
+    scratch.replace(process.out)
 
 
 def _explain(process: Process, log: Path, status: int | None) -> Failure | None:

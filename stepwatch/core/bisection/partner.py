@@ -48,7 +48,7 @@ class Partners:
             return [self.with_partner(i, k) for i, k in found]
         if self.unclear:
             return [self.range(f"whether it needs a partner {self.case.told()}")]
-        own = "; ".join(self.shown(at) for at in ends)
+        own = "; ".join(self.shown(at) for at in [*usable, *(at for at in ends if at not in usable)])
         return [self.case.block([self.revision], self.case.crossings.step, own)]
 
     def partners(self, i: int, k: int) -> list[tuple[int, int]]:
@@ -82,12 +82,22 @@ class Partners:
         )
 
     def shown(self, at: int) -> str:
-        """The size of the step with the other repository held there, or why there is none."""
+        """What the step is with the other repository held there, or why there is none."""
         words, refusals = self.case.words, self.refusals(at)
         if refusals:
-            return f"with {words.revision(self.held[at])} it can't be {words.refused} ({words.because(refusals)})"
-        change = self.case.crossings.change(*self.step(at))
-        return f"{words.change(change)} with {words.revision(self.held[at])}"
+            return "; ".join(
+                f"{words.pair(pair)} can't be {words.refused}: {why}" for pair, why in refusals.items()
+            )
+        parent, child = self.step(at)
+        change = self.case.crossings.change(parent, child)
+        return f"{words.pair(parent)} is {words.speed(0.0)}, {words.pair(child)} is {words.speed(change)} ({words.change(change)})"
+
+    def size(self, at: int) -> str:
+        """How large the step is with the other repository held there."""
+        words = self.case.words
+        return (
+            f"{words.change(self.case.crossings.change(*self.step(at)))} with {words.revision(self.held[at])}"
+        )
 
     def range(self, reason: str) -> Culprit:
         """The step is this revision's on the path, but nothing shows that it is so without a partner."""
@@ -109,7 +119,7 @@ class Partners:
         """
         words, parent, commit = self.case.words, side(self.case.good, self.revision.repository), self.revision
         partners = self.held[i + 1 : k + 1]
-        reason = f"{words.revision(commit)}: {self.shown(i)}; {self.shown(k)}"
+        reason = f"{words.revision(commit)}: {self.size(i)}; {self.size(k)}"
         if len(partners) > 1:
             refusals = {pair: why for at in range(i + 1, k) for pair, why in self.refusals(at).items()}
             one_of = ", ".join(words.revision(partner) for partner in partners)
