@@ -23,7 +23,7 @@ check: setup ## lint, format, types, layers, then the tests, which hold docs and
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-logo
-	@exec .venv/bin/python -m pytest $(ARGS)
+	@$(MAKE) --no-print-directory test
 
 bench: setup ## measure stepwatch itself: ingest, detection, Airflow's overhead
 	@exec .venv/bin/python infra/bench.py

@@ -52,7 +52,7 @@ class Budget:
 
 
 BUDGETS = {
-    "smoke": Budget(block_s=0.02, timed_s=0.3, blocks_min=3, blocks_max=8),
+    "smoke": Budget(block_s=0.02, timed_s=0.2, blocks_min=3, blocks_max=8),
     "full": Budget(block_s=0.1, timed_s=3.0, blocks_min=5, blocks_max=20),
 }
 

@@ -78,7 +78,7 @@ class TestLadder:
             ("thread 1", "part of the way back at 0.5.0"),
             ("thread 1", "recovered at 0.5.3"),
             (None, f"improvement: {RANK8}(edge=5) x 0.398 against 1.01 ms, faster"),
-            (None, f"regression: {RANK8}(edge=5) x 12.5 against 402 us, slower"),
+            (None, f"regression: {RANK8}(edge=5) x 12.6 against 402 us, slower"),
         ]
         assert recorder(place).said[2][1]["lines"] == [
             f"{WHILE}(edge=5): 180 ms -> 603 us (now +46.1 % against 413 us)"

@@ -6,7 +6,7 @@ import datetime as dt
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepwatch.core.bisection.plan import PolicyKind
@@ -64,6 +64,7 @@ def test_what_is_refused_in_one_sentence(conf: dict[str, Any], sentence: str) ->
 json_values = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.text())
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.sampled_from(KEYS) | st.text(), json_values))
 def test_anything_is_a_request_or_a_sentence(conf: dict[str, Any]) -> None:
     found = parse_request(conf)

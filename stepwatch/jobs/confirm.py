@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from stepwatch.core import documents
 from stepwatch.core.bisection.compare import FIRST_LOOK, compare
-from stepwatch.core.model import Benchmark, Origin, Outcome, Verdict
+from stepwatch.core.model import Benchmark, Origin, Outcome, Verdict, digest
 from stepwatch.jobs.bench import run_folder
 from stepwatch.jobs.detect import detect
 from stepwatch.jobs.measure import alternate
@@ -54,7 +54,8 @@ def _decide(
     place: Workplace, recheck_id: int, benchmarks: dict[int, Benchmark], sides: Sequence[Opened]
 ) -> int:
     undecided = dict(benchmarks)
-    key = f"recheck/{recheck_id}"
+    # the same boundary may be asked about again for other series: what was measured for these lies in its own folder
+    key = f"recheck/{recheck_id}/{digest(sorted(benchmarks))[:8]}"
     folder = run_folder(place.runs, key)
     count = FIRST_LOOK
     while True:

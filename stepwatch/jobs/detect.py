@@ -17,7 +17,7 @@ from stepwatch.core.model import Direction, Point, Regression, Source
 from stepwatch.core.triage import Saying, Telling, Triage, triage
 from stepwatch.jobs.workplace import Workplace
 from storage import incidents, steps
-from storage.rows import Connection, Database, exclusively, load_series
+from storage.rows import Connection, Database, ensure_machine, ensure_source, exclusively, load_series
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,10 @@ class _Told:
 
 
 def detect(place: Workplace) -> Detected:
-    """Detect in the series of a workplace's machine and source."""
+    """Detect in the series of a workplace's machine and source, of which nothing need be stored yet."""
+    with place.database.begin() as connection:
+        ensure_machine(connection, place.machine)
+        ensure_source(connection, place.source)
     return detect_in(
         place.database,
         machine=place.machine.name,

@@ -42,8 +42,8 @@ def members(session: int) -> list[int]:
     found = []
     for folder in _PROC.glob("[0-9]*"):
         try:
-            # the name in parentheses may itself hold anything
-            state, _, _, of = (folder / "stat").read_text().rsplit(")", 1)[1].split()[:4]
+            # the name in parentheses may itself hold anything, half a letter too
+            state, _, _, of = (folder / "stat").read_text(errors="replace").rsplit(")", 1)[1].split()[:4]
         except OSError:
             continue  # it has ended meanwhile
         if int(of) == session and state not in {"Z", "X"}:

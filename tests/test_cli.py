@@ -1,0 +1,413 @@
+"""Does every command say what it should, and every mistake one sentence?"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from sqlalchemy.engine import URL
+from worlds import LADDER, ScriptedRunner, emptied, ladder_table, one_schema, play_ladder, workplace
+
+from stepwatch.cli import main
+from stepwatch.cli.entry import command
+from storage.rows import Database
+
+GUIDE = Path(__file__).parent / "data" / "mlups_2023.log"
+NOWHERE = "postgresql://me:secret@127.0.0.1:1/x"
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class Terminal:
+    """Where commands are typed: nothing but what is set here reaches them."""
+
+    monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+
+    def __call__(self, *words: object) -> Done:
+        self.monkeypatch.setattr(sys, "argv", ["stepwatch", *map(str, words)])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        said = self.capsys.readouterr()
+        return Done(code, said.out, said.err)
+
+    def refuses(self, *words: object) -> str:
+        """The one sentence with which a command ends."""
+        done = self(*words)
+        assert (done.code, done.out) == (1, ""), done
+        sentence = done.err.strip()  # a progress display ends with an empty line
+        assert sentence.startswith("Error: "), done
+        assert "\n" not in sentence, done
+        return sentence.removeprefix("Error: ")
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    for variable in [each for each in os.environ if each.startswith("STEPWATCH_")]:
+        monkeypatch.delenv(variable)
+    (tmp_path / "stepwatch.toml").touch()
+    monkeypatch.chdir(tmp_path)
+    for name, value in variables(tmp_path, NOWHERE).items():
+        monkeypatch.setenv(name, value)
+    return Terminal(monkeypatch, capsys)
+
+
+def variables(folder: Path, url: str) -> dict[str, str]:
+    return {
+        "STEPWATCH_CONFIG": str(folder / "stepwatch.toml"),
+        "STEPWATCH_STATE": str(folder / "state"),
+        "STEPWATCH_CACHE": str(folder / "cache"),
+        "STEPWATCH_DATABASE_URL": url,
+    }
+
+
+@pytest.fixture(scope="module")
+def schema(database_server: URL) -> Iterator[Database]:
+    with one_schema(database_server) as opened:
+        yield opened
+
+
+@pytest.fixture
+def database(schema: Database, terminal: Terminal) -> Database:
+    """The database that the terminal's settings lead to."""
+    url = schema.url.render_as_string(hide_password=False)
+    terminal.monkeypatch.setenv("STEPWATCH_DATABASE_URL", url)
+    return emptied(schema)
+
+
+class TestHelp:
+    def commands(self, group: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+        found = [path]
+        if isinstance(group, click.Group):
+            for name, each in group.commands.items():
+                found += self.commands(each, (*path, name))
+        return found
+
+    def test_every_command_explains_itself(self, terminal: Terminal) -> None:
+        paths = self.commands(command)
+        assert len(paths) >= 25
+        for path in paths:
+            done = terminal(*path, "--help")
+            assert (done.code, done.err) == (0, ""), path
+            assert " ".join(("stepwatch", *path)) in done.out.splitlines()[0], path
+            # a sentence stands between the usage and the options
+            assert done.out.split("\n\n")[1].strip()[0].isalpha(), path
+            assert done.out.split("\n\n")[1].rstrip()[-1] in ".?", path
+
+    def test_it_needs_neither_settings_nor_a_database(self, terminal: Terminal, tmp_path: Path) -> None:
+        (tmp_path / "stepwatch.toml").write_text("nonsense", encoding="utf-8")
+        assert terminal("nightly", "--help").code == 0
+
+
+class TestReplay:
+    def test_the_guides_log_is_exactly_this(self, terminal: Terminal) -> None:
+        done = terminal("replay", GUIDE, "--json")
+        assert (done.code, done.err) == (0, "")
+        assert done.document == {
+            "alerts": [
+                {
+                    "after": "2023-07-21",
+                    "through": "2023-07-25",
+                    "raised": "2023-07-29",
+                    "change": pytest.approx(-0.01775, abs=1e-4),
+                    "baseline": 587.6702557143142,
+                    "kind": "regression",
+                },
+                {
+                    "after": "2023-08-24",
+                    "through": "2023-08-26",
+                    "raised": "2023-08-30",
+                    "change": pytest.approx(-0.0701, abs=1e-4),
+                    "baseline": pytest.approx(577.29, abs=0.05),
+                    "kind": "regression",
+                },
+            ],
+            "dips": [
+                {
+                    "first": "2023-07-17",
+                    "last": "2023-07-19",
+                    "change": pytest.approx(-0.0297, abs=1e-3),
+                }
+            ],
+            "retracted": [],
+        }
+
+    def test_in_words_every_percentage_has_its_baseline(self, terminal: Terminal) -> None:
+        done = terminal("replay", GUIDE, "--noise", "0.0005")
+        assert done.out.splitlines() == [
+            "2023-07-29: regression in (2023-07-21, 2023-07-25]: -1.8% of 587.7 MLUPS",
+            "2023-08-30: regression in (2023-08-24, 2023-08-26]: -7.0% of 577.3 MLUPS",
+            "dip from 2023-07-17 to 2023-07-19: -3.0% (nobody was told)",
+        ]
+
+    def test_a_line_that_is_not_taken_is_named_with_its_number(
+        self, terminal: Terminal, tmp_path: Path
+    ) -> None:
+        torn = tmp_path / "torn_2023.log"
+        text = GUIDE.read_text(encoding="utf-8")
+        torn.write_text(f"0899164106\n{text}", encoding="utf-8")
+        done = terminal("replay", torn, "--json")
+        assert done.code == 0
+        assert done.err == f"{torn}, line 1: '0899164106' is rejected: not `OUT-month-day:text`\n"
+        assert done.document == terminal("replay", GUIDE, "--json").document
+
+        strict = terminal("replay", torn, "--json", "--strict")
+        assert (strict.code, strict.out) == (1, done.out)
+        assert strict.err.splitlines()[1:] == ["Error: 1 lines were rejected (--strict)"]
+        assert terminal("replay", GUIDE, "--strict").code == 0
+
+    def test_raw_files_are_the_same_nights(self, terminal: Terminal, tmp_path: Path) -> None:
+        for line in GUIDE.read_text(encoding="utf-8").splitlines():
+            name, _, text = line.partition(":")
+            (tmp_path / name).write_text(f"warming up\n{text}\n", encoding="utf-8")
+        raw = sorted(tmp_path.glob("OUT-*"))
+        assert terminal("replay", *raw, "--year", "2023", "--json").document == (
+            terminal("replay", GUIDE, "--json").document
+        )
+        assert "can't be mixed" in terminal.refuses("replay", *raw, GUIDE, "--year", "2023")
+
+    def test_mistakes(self, terminal: Terminal, tmp_path: Path) -> None:
+        unnamed, binary, empty = (tmp_path / name for name in ("unnamed.log", "b_2023.log", "e_2023.log"))
+        unnamed.write_text("OUT-07-06:MLUPS: 1.5\n", encoding="utf-8")
+        binary.write_bytes(bytes(range(256)))
+        empty.touch()
+        for words, sentence in (
+            ((unnamed,), f"{unnamed} has no year in its name; --year gives it"),
+            ((binary,), f"{binary}: not a text file"),
+            (
+                (empty,),
+                f"{empty}: no line is `OUT-month-day:text`; accepted is what `grep MLUPS OUT*` prints",
+            ),
+            ((GUIDE, "--pattern", "MLUPS"), "the pattern 'MLUPS' has no group (…) around the value"),
+            ((GUIDE, "--pattern", "("), "the pattern '(' is not a regular expression: "),
+        ):
+            assert terminal.refuses("replay", *words).startswith(sentence)
+
+    @pytest.mark.parametrize("name", ["replay", "import-logs", "detect"])
+    def test_a_folder_and_a_file_that_is_not_there(
+        self, terminal: Terminal, tmp_path: Path, name: str
+    ) -> None:
+        for file, sentence in ((tmp_path, "is a directory."), (tmp_path / "no.log", "does not exist.")):
+            done = terminal(name, file)
+            assert done.code == 2
+            assert done.err.splitlines()[-1].endswith(sentence)
+            assert "Traceback" not in done.err
+
+
+class TestImport:
+    def test_it_counts_the_nights_and_does_so_again(self, terminal: Terminal, database: Database) -> None:
+        words = ("import-logs", GUIDE, "--benchmark", "xlb.mlups")
+        first = terminal(*words, "--json")
+        assert first.document == {"nights": 77, "measured": 60, "failed": 1, "gaps": 16}
+        again = terminal(*words)
+        assert (again.code, again.err) == (0, "")
+        assert again.out == "77 nights: 60 measured, 1 failed, 16 gaps\n"
+
+        listed = terminal("regressions", "list", "--json").document
+        assert [(each["after"], each["through"], each["direction"]) for each in listed] == [
+            ("2023-07-21", "2023-07-25", "regression"),
+            ("2023-08-24", "2023-08-26", "regression"),
+        ]
+        shown = terminal("regressions", "show", listed[1]["regression_id"], "--json").document
+        assert len(shown["points"]) == 61
+        assert shown["change"] == pytest.approx(-0.0703, abs=1e-3)
+        in_words = terminal("regressions", "show", listed[1]["regression_id"]).out
+        assert "baseline: 577.291 MLUPS, level: 536.716 (-7.0%)" in in_words
+        assert "incident 1 is of figures that were imported" in terminal.refuses(
+            "bisect", "start", "--incident", 1
+        )
+        assert terminal("deliver").out.count("against") == 4
+        assert terminal("deliver").err == "0 messages sent\n"
+        del database
+
+    def test_a_value_that_changed_is_said_and_strict_minds(
+        self, terminal: Terminal, database: Database, tmp_path: Path
+    ) -> None:
+        del database
+        log = tmp_path / "2023.log"
+        for value in ("1.5", "2.5"):
+            log.write_text(f"OUT-07-06:MLUPS: {value}\n", encoding="utf-8")
+            done = terminal("import-logs", log, "--benchmark", "b")
+        assert (done.code, done.err) == (0, "2023-07-06: 1.5 is stored and stays; the log says 2.5\n")
+        assert terminal("import-logs", log, "--benchmark", "b", "--strict").code == 1
+
+
+class TestDetect:
+    def test_a_csv_is_exactly_this(self, terminal: Terminal, tmp_path: Path) -> None:
+        file = tmp_path / "series.csv"
+        values = [100.0] * 6 + [93.0] * 6
+        rows = "".join(f"t{i},{value}\n" for i, value in enumerate(values))
+        file.write_text(f"time,value\n{rows}", encoding="utf-8")
+        done = terminal("detect", file, "--json")
+        assert done.document == {
+            "segments": [
+                {"first": "t0", "last": "t5", "start": 0, "stop": 6, "level": 100.0},
+                {"first": "t6", "last": "t11", "start": 6, "stop": 12, "level": 93.0},
+            ],
+            "steps": [
+                {
+                    "after": "t5",
+                    "through": "t6",
+                    "index": 6,
+                    "ratio": pytest.approx(0.93),
+                    "confidence": done.document["steps"][0]["confidence"],
+                }
+            ],
+        }
+        assert terminal("detect", file).out == "step in (t5, t6]: x 0.93\n"
+        assert terminal("detect", file, "--noise", "0.5").out == "no step\n"
+
+    def test_mistakes_in_a_csv(self, terminal: Terminal, tmp_path: Path) -> None:
+        file = tmp_path / "series.csv"
+        for text, sentence in (
+            (b"time,value\n1,x\n", "line 2: the value 'x' is not a positive finite number"),
+            (b"when,value\n1,2\n", "there is no column 'time'"),
+            (b"\xff\xfe", "'utf-8' codec can't decode"),
+        ):
+            file.write_bytes(text)
+            assert terminal.refuses("detect", file).startswith(f"{file}: {sentence}")
+
+    def test_noise_goes_with_a_file(self, terminal: Terminal) -> None:
+        assert terminal.refuses("detect", "--noise", "0.1").startswith("--noise goes with a FILE; ")
+
+    def test_in_an_empty_database_there_is_nothing(self, terminal: Terminal, database: Database) -> None:
+        del database
+        assert terminal("detect", "--json").document == {"suspects": 0}
+        assert terminal("regressions", "list", "--json").document == []
+        assert terminal("bisect", "status", "--json").document == []
+        assert terminal("bisect", "tick").err == "no alerted incident waits for a bisection\n"
+
+
+class TestWatching:
+    def test_a_bisection_from_open_to_cancelled(
+        self, terminal: Terminal, database: Database, tmp_path: Path
+    ) -> None:
+        place = workplace(database, tmp_path, ScriptedRunner(ladder_table()))
+        play_ladder(place, LADDER[-2:])
+        from stepwatch.jobs.open_bisection import locate, open_bisection
+
+        number = open_bisection(place, locate(database, {}))
+        (listed,) = terminal("bisect", "status", "--json").document
+        assert (listed["bisection_id"], listed["state"], listed["probes"]) == (number, "open", 0)
+        shown = terminal("bisect", "show", number, "--json").document
+        assert (shown["good"], shown["bad"], shown["culprits"], shown["probes"]) == (
+            "0.10.1",
+            "0.10.2",
+            [],
+            [],
+        )
+        assert "nothing tried yet" in terminal("bisect", "show", number).out
+        assert terminal("bisect", "cancel", number).out == f"bisection {number} is cancelled\n"
+        assert terminal.refuses("bisect", "cancel", number) == f"bisection {number} is not open"
+
+        terminal.monkeypatch.setenv("COLUMNS", "240")
+        table = terminal("regressions", "list").out
+        assert "reductions.RankEight.track_time" in table
+        assert "edge=5" in table
+
+    @pytest.mark.parametrize(
+        ("words", "sentence"),
+        [
+            (
+                ("regressions", "show", 77),
+                "there is no regression 77; `stepwatch regressions list` names them",
+            ),
+            (("bisect", "show", 77), "there is no bisection 77; `stepwatch bisect status` lists them"),
+            (("bisect", "resume", 77), "there is no bisection 77"),
+            (("bisect", "cancel", 77), "bisection 77 is not open"),
+            (("bisect", "start"), "no alerted incident waits for a bisection"),
+            (("bisect", "start", "--incident", 7), "there is no alerted incident 7"),
+            (
+                ("bisect", "start", "--good", "1"),
+                "benchmark, good and bad go together; bad, benchmark is missing",
+            ),
+            (("bisect", "start", "--policy", "x"), "policy = 'x' is not accepted; accepted is one of"),
+            (
+                ("nightly", "0.10.2", "--machine", "gpu"),
+                "no machine 'gpu' is configured; accepted is one of local",
+            ),
+            (("detect", "--source", "x"), "no source 'x' is configured; accepted is one of releases"),
+            (("backfill", "--suite", "x"), "no suite 'x' is configured; accepted is one of "),
+        ],
+    )
+    def test_what_is_not_there(
+        self, terminal: Terminal, database: Database, words: tuple[object, ...], sentence: str
+    ) -> None:
+        del database
+        assert terminal.refuses(*words).startswith(sentence)
+
+
+class TestSettings:
+    def test_an_unreachable_database(self, terminal: Terminal) -> None:
+        for words in (
+            ("regressions", "list"),
+            ("detect",),
+            ("deliver",),
+            ("bisect", "tick"),
+            ("db", "migrate"),
+        ):
+            sentence = terminal.refuses(*words)
+            assert sentence.startswith("no database at postgresql://me:***@127.0.0.1:1/x: ")
+            assert "secret" not in sentence
+
+    @pytest.mark.parametrize(
+        ("text", "sentence"),
+        [
+            ("machine = ", "not valid TOML"),
+            ("lader = 3", "unknown key lader"),
+            ("machine = 'gpu'", "machine = 'gpu' is not configured; accepted is one of local"),
+        ],
+    )
+    def test_a_mistake_in_the_file(
+        self, terminal: Terminal, tmp_path: Path, text: str, sentence: str
+    ) -> None:
+        (tmp_path / "stepwatch.toml").write_text(text, encoding="utf-8")
+        for words in (("config", "check"), ("regressions", "list"), ("nightly", "0.10.2")):
+            assert sentence in terminal.refuses(*words)
+
+    def test_they_are_shown_without_secrets(self, terminal: Terminal, tmp_path: Path) -> None:
+        terminal.monkeypatch.setenv("STEPWATCH_TRANSPORTS__SLACK__TOKEN", "xoxb-secret")
+        for words in (("config", "show"), ("config", "show", "--json")):
+            done = terminal(*words)
+            assert "secret" not in done.out
+            assert "postgresql://me:***@127.0.0.1:1/x" in done.out
+        assert terminal("--state", tmp_path / "other", "config", "show", "--json").document["state"] == str(
+            tmp_path / "other"
+        )
+        assert terminal("config", "check").out == f"{tmp_path / 'stepwatch.toml'}: fine\n"
+        assert terminal("db", "url").out == f"{NOWHERE}\n"
+
+    def test_a_real_process_ends_with_one_sentence_too(self, tmp_path: Path) -> None:
+        (tmp_path / "stepwatch.toml").touch()
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("STEPWATCH_")}
+        done = subprocess.run(
+            [sys.executable, "-c", "from stepwatch.cli import main; main()", "deliver"],
+            env=environment | variables(tmp_path, NOWHERE),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+        assert done.stderr.startswith("Error: no database at postgresql://me:***@127.0.0.1:1/x: ")
