@@ -199,7 +199,8 @@ class TestOnce:
         self, watched: Workplace, runner: ScriptedRunner
     ) -> None:
         number, kills = start(watched), 0
-        while True:
+        culprit = None
+        for _ in range(100):
             runner.dies_after = len(runner.measured) + 1
             try:
                 (culprit,) = carry_out(watched, number)
@@ -209,6 +210,7 @@ class TestOnce:
                 probes = "select count(*) as probes, count(finished_at) as ended from probe"
                 ((opened, ended),) = ask(watched.database, probes)
                 assert opened - ended <= 1
+        assert culprit is not None
         assert culprit.commit == "0.10.2"
         assert kills >= 10
         found = probed(runner)

@@ -121,7 +121,7 @@ class TestLadder:
     ) -> None:
         kills = 0
         for label in LADDER[:3]:
-            while True:
+            for _ in range(10):
                 runner.dies_after = len(runner.measured) + 1
                 try:
                     nightly(place, label)
@@ -381,13 +381,17 @@ class TestImport:
             ("regression", "confirmed", "2023-07-21", "2023-07-25"),
             ("regression", "confirmed", "2023-08-24", "2023-08-26"),
         ]
-        assert ask(place.database, "select count(*) from recheck") == [(0,)]  # nothing imported can be run
 
         before = contents(place.database)
         assert self.load(place, GUIDE) == expected
         tail = "\n".join(GUIDE.splitlines()[-15:])
         assert self.load(place, f"0899164106\n{GUIDE}{tail}\n") == expected
         assert contents(place.database) == before
+
+    def test_nothing_imported_is_to_be_measured_again(self, place: Workplace) -> None:
+        values = (1.0, 1.01, 0.99, 1.0, 0.5)
+        self.load(place, "".join(f"OUT-07-0{i}:MLUPS: {value}\n" for i, value in enumerate(values, start=1)))
+        assert ask(place.database, "select count(*) from recheck") == [(0,)]
 
     def test_what_is_stored_stays(self, place: Workplace) -> None:
         self.load(place, "OUT-07-06:MLUPS: 1.5\nOUT-07-08:Killed\n")

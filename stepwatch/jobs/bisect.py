@@ -7,6 +7,7 @@ search goes on where it was.
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from dataclasses import replace
 from alerts import message
 from stepwatch.core import documents
 from stepwatch.core.bisection.blame import Answer, Ask, blame, distinct
+from stepwatch.core.bisection.compare import FIRST_LOOK
 from stepwatch.core.bisection.plan import Brackets, GiveUp, Next, Observation, Policy, PolicyKind, plan
 from stepwatch.core.model import Benchmark, CommitPair, Culprit, Origin, Outcome, title
 from stepwatch.core.units import low_quantile
@@ -28,6 +30,7 @@ from storage.rows import Database, load_series
 from storage.runs import attach_environment, finish_run, open_run, save_measurements, value_of
 
 CAP = 8  # processes of a candidate; two that can't be told apart by then are UNKNOWN
+MIN_EFFECT = 0.05  # log ratio
 WORK_S = 240  # how long one call works before it gives the machine's slot back
 
 
@@ -144,8 +147,23 @@ class _Work:
             every=place.comb,
             repeats=place.suite.processes,
             cap=CAP,
+            min_effect=self._min_effect(),
             better=self.benchmark.better,
         )
+
+    def _min_effect(self) -> float:
+        """The smallest log step that is looked for: a tenth of the range's, once both its ends are measured.
+
+        It rests on the first look alone, so that it stays the same when the ends get more values.
+        """
+        ends = [
+            self.observations.get(pair, Observation()).values[:FIRST_LOOK]
+            for pair in (self.row.path[0], self.row.path[-1])
+        ]
+        if min(len(values) for values in ends) < FIRST_LOOK:
+            return MIN_EFFECT
+        good, bad = (low_quantile(list(values), self.benchmark.better) for values in ends)
+        return max(MIN_EFFECT, abs(math.log(bad / good)) / 10)
 
     def on_path(self) -> dict[int, Observation]:
         """The observations of the candidates that have a place on the path."""
