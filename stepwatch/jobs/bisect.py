@@ -30,7 +30,7 @@ from storage.rows import Database, load_series
 from storage.runs import attach_environment, finish_run, open_run, save_measurements, value_of
 
 CAP = 8  # processes of a candidate; two that can't be told apart by then are UNKNOWN
-MIN_EFFECT = 0.05  # log ratio
+MIN_EFFECT = 0.05  # relative
 WORK_S = 240  # how long one call works before it gives the machine's slot back
 
 
@@ -152,7 +152,7 @@ class _Work:
         )
 
     def _min_effect(self) -> float:
-        """The smallest log step that is looked for: a tenth of the range's, once both its ends are measured.
+        """The smallest relative step that is looked for: a tenth of the range's log ratio, once its ends are measured.
 
         It rests on the first look alone, so that it stays the same when the ends get more values.
         """
@@ -163,7 +163,7 @@ class _Work:
         if min(len(values) for values in ends) < FIRST_LOOK:
             return MIN_EFFECT
         good, bad = (low_quantile(list(values), self.benchmark.better) for values in ends)
-        return max(MIN_EFFECT, abs(math.log(bad / good)) / 10)
+        return max(MIN_EFFECT, math.expm1(abs(math.log(bad / good)) / 10))
 
     def on_path(self) -> dict[int, Observation]:
         """The observations of the candidates that have a place on the path."""
