@@ -66,14 +66,17 @@ class _Told:
     def __init__(self, database: Database, show: Any) -> None:
         self._database = database
         self._show = show
-        self._seen: set[int] = set()
+        self._seen = {row["message_id"] for row in self._messages()}
 
     def look(self) -> None:
+        for row in self._messages():
+            if row["message_id"] not in self._seen:
+                self._seen.add(row["message_id"])
+                self._show(f"[incident {row['incident_id']}] {text(row['message'])}")
+
+    def _messages(self) -> list[dict[str, Any]]:
         with self._database.begin() as connection:
-            for row in read(connection, "select * from reporting.messages order by message_id"):
-                if row["message_id"] not in self._seen:
-                    self._seen.add(row["message_id"])
-                    self._show(f"[incident {row['incident_id']}] {text(row['message'])}")
+            return read(connection, "select * from reporting.messages order by message_id")
 
 
 def _nights(

@@ -12,7 +12,9 @@ from stepwatch.cli.frame import Refusal, as_json, opened, progress, say, setting
 def demo(*, fresh: bool) -> None:
     """From nothing to a named culprit: real JAX releases as nights, by a real Airflow, on this machine."""
     from stepwatch.cli.demo import play
+    from stepwatch.stack import end_with_make
 
+    end_with_make()
     with progress(stderr=False) as display:
         play(settings_in_force(), display, fresh=fresh)
 

@@ -153,6 +153,13 @@ def end_with_parent(number: signal.Signals) -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
+def end_with_make() -> None:
+    """Where `make` is the parent: end with it, however it ends; the keeper then ends what this process started."""
+    parent = Path("/proc") / str(os.getppid()) / "comm"
+    if parent.is_file() and parent.read_text(encoding="utf-8").strip() == "make":
+        end_with_parent(signal.SIGTERM)
+
+
 def _stat(pid: int) -> list[str] | None:
     """The fields of /proc/<pid>/stat from the state on: [0] state, [1] parent, [19] start time."""
     try:
