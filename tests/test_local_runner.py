@@ -173,16 +173,18 @@ class TestDocument:
         assert runner.bench(opened, asked) == result
         assert (suite / "log.txt").read_text(encoding="utf-8") == "begun\nended\n", "it ran once"
 
-    def test_what_a_killed_caller_left_half_written_is_never_read(
-        self, runner: LocalRunner, opened: Opened, suite: Path
+    @pytest.mark.parametrize("left", ['{"loaded": {', '{"benchmarks": [{"status": "ok"}]}'])
+    def test_what_a_killed_caller_left_is_never_read(
+        self, runner: LocalRunner, opened: Opened, suite: Path, left: str
     ) -> None:
         asked = process(suite, "ok")
         asked.out.parent.mkdir()
-        for left in asked.out.with_suffix(".part"), asked.out.with_suffix(".log"):
-            left.write_text('{"loaded": {', encoding="utf-8")
+        asked.out.with_suffix(".part").write_text(left, encoding="utf-8")
+        silent = runner.bench(opened, process(suite, "crash silently"))
+        assert isinstance(silent, Failure), "it has measured nothing itself"
         result = runner.bench(opened, asked)
         assert not isinstance(result, Failure)
-        assert statuses(result) == ["ok"]
+        assert result["asked"]["only"] == "ok"
 
     def test_one_process_at_a_time_measures(self, tmp_path: Path, opened: Opened, suite: Path) -> None:
         runners = [make_runner(tmp_path) for _ in range(3)]

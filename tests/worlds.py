@@ -113,7 +113,7 @@ class ScriptedNights:
 class ScriptedRunner:
     """Writes the documents that a table tells of; a pair that is not in the table can't be installed.
 
-    `odd` says what is measured in one run alone, by the name of its folder. `measured` lists (pair, document) of
+    `odd` says what is measured in one run alone, by how the name of its folder begins. `measured` lists (pair, document) of
     every process that was really run; `dies_after` processes it is killed.
     """
 
@@ -139,7 +139,9 @@ class ScriptedRunner:
             raise KilledError
         pair = opened.environment.pair
         self.measured.append((str(pair), f"{process.out.parent.name}/{process.out.name}"))
-        values = self.odd.get(process.out.parent.name, self.table[pair.jax.ref, pair.xla.ref])
+        values = self.table[pair.jax.ref, pair.xla.ref]
+        for run, only_there in self.odd.items():
+            values = only_there if process.out.parent.name.startswith(run) else values
         if isinstance(values, Failure):
             return values
         written = document(values, only=process.only or "", seed=process.seed)

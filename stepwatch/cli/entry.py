@@ -9,6 +9,7 @@ import click
 
 from stepwatch.cli import bisection, data, nights, services, watch
 from stepwatch.cli.airflow_client import AirflowError
+from stepwatch.jobs.bench import InterruptedRunError
 from stepwatch.jobs.open_bisection import RefusedError
 from stepwatch.jobs.resolve import NoNightError
 from stepwatch.runners.protocol import UnreachableError
@@ -20,6 +21,7 @@ EXPECTED = (
     AirflowError,
     ConfigError,
     DatabaseUnreachableError,
+    InterruptedRunError,
     NoNightError,
     RefusedError,
     StackError,

@@ -17,6 +17,10 @@ from storage.nights import find_night, save_night
 from storage.runs import RunRow, attach_environment, finish_run, last_night_run, open_run
 
 
+class InterruptedRunError(Exception):
+    """Somebody ended a run; it stays open, and what it had measured is kept."""
+
+
 def bench(
     place: Workplace, label: str, *, origin: Origin = Origin.NIGHTLY, fresh: bool = False
 ) -> str | None:
@@ -26,6 +30,7 @@ def bench(
 
     Raises:
         LookupError: the night has not been resolved.
+        InterruptedRunError: somebody ended it; measured again, it goes on with the process that it was at.
         UnreachableError: what the environment is made from can't be reached now.
     """
     with place.database.begin() as connection:
@@ -42,9 +47,8 @@ def bench(
     opened = place.runner.open(night.pair)
     if isinstance(opened, Failure):
         _fail(place, run, opened)
-        if opened.outcome is not Outcome.CANCELLED:
-            with place.database.begin() as connection:
-                save_night(connection, replace(night, pair=None, gap_reason=opened.reason))
+        with place.database.begin() as connection:
+            save_night(connection, replace(night, pair=None, gap_reason=opened.reason))
         return run.run_key
     with place.database.begin() as connection:
         attach_environment(connection, run.id, opened.environment)
@@ -81,6 +85,8 @@ def _open(place: Workplace, night_id: int, label: str, origin: Origin, *, fresh:
 
 
 def _fail(place: Workplace, run: RunRow, failure: Failure) -> None:
+    if failure.outcome is Outcome.CANCELLED:
+        raise InterruptedRunError(f"{run.run_key}: {failure.reason}; the same command goes on from there")
     place.say(f"{run.run_key}: {failure.outcome.value}: {failure.reason}")
     with place.database.begin() as connection:
         finish_run(

@@ -26,8 +26,8 @@ def record(place: Workplace, run_key: str) -> int:
             return 0
         files = sorted(run_folder(place.runs, run_key).glob("process-*.json"))
         read = [json.loads(file.read_text(encoding="utf-8")) for file in files]
-        if not read:
-            raise LookupError(f"the run {run_key!r} has left no document")
+        if len(read) < place.suite.processes:
+            raise LookupError(f"the run {run_key!r} has {len(read)} of {place.suite.processes} documents")
         known = known_benchmarks(
             connection, machine=place.machine.name, source_id=source_id(connection, place.source)
         )
