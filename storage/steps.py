@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import distinct_on, insert
 
 from stepwatch.core import model
 from storage import tables as t
@@ -93,7 +93,7 @@ def points(connection: Connection, series_id: int, *, until: str | None = None) 
             sa.func.coalesce(t.measurement.c.outcome == model.Outcome.OK.value, sa.false()).desc(),
             t.run.c.attempt.desc(),
         )
-        .distinct(t.run.c.night_id)
+        .ext(distinct_on(t.run.c.night_id))
         .subquery()
     )
     query = (

@@ -22,7 +22,7 @@ from storage.reading import bisection, bisections, read, regressions
 from storage.rows import Database
 
 CLONE = Path(__file__).resolve().parent.parent
-BENCHMARK = "reductions.RankEight.track_time(edge=5)"
+BENCHMARK = "reductions.RankEight.track_time(edge=4)"
 LIMIT_S = 900
 pytestmark = [pytest.mark.services, pytest.mark.install]
 

@@ -2,7 +2,7 @@
 
 Worked example, 10 % being large: after 1.00, 1.01, 1.25 the bracket (2nd, 3rd] is asked for; DIFFERENT makes the
 third night the first of a new level, SAME leaves it an odd night, and neither is asked again. A night whose own
-processes disagree by 10 % must be 30 % off before it is worth the minutes.
+processes disagree by 10 % must be 30 % off before it is worth the minutes; one that is three times off always is.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from stepwatch.core.course import TriageSettings
 from stepwatch.core.detection import Detection, noise_of_values
 from stepwatch.core.model import Evidence, SuspectRange, Verdict
 from stepwatch.core.results import Results
+
+FAR = math.log(3)
+MANY = 12  # nights from which on a series tells its own noise
 
 
 def proved_boundary(results: Results, evidence: Evidence) -> int | None:
@@ -53,13 +56,8 @@ def asked_range(
     if on:
         logs = sorted(math.log(results.values[j]) for j in on)
         off = abs(math.log(results.values[-1]) - logs[len(logs) // 2])
-        before = noise_of_values(results.values[:-1], [b for b in boundaries if b < n - 1])
-        sigma = max(
-            noise or (detection.noise if detection.noise_source == "modes" else before),
-            sorted(results.spreads[j] for j in on)[len(on) // 2],
-            results.spreads[-1],
-        )
-        if off >= max(large, settings.suspect_noises * sigma):
+        sigma = noise or _noise(results, detection, on, boundaries)
+        if off >= min(max(large, settings.suspect_noises * sigma), FAR):
             bracket = SuspectRange(after=results.labels[on[-1]], through=results.labels[-1])
             return None if bracket in asked else bracket
     if not detection.steps:
@@ -69,3 +67,19 @@ def asked_range(
     waits = n - step.index <= settings.confirm
     small = abs(math.log(step.ratio)) < large
     return None if small or not waits or step.remeasured or bracket in asked else bracket
+
+
+def _noise(results: Results, detection: Detection, on: Sequence[int], boundaries: Sequence[int]) -> float:
+    """How far nights of one level lie apart, as a log ratio.
+
+    What a night's own processes disagree by tells it from the first night on; the series itself only after many:
+    its few nights may all be on levels of their own.
+    """
+    spreads = [math.log1p(results.spreads[j]) for j in (*on, len(results.values) - 1)]
+    own = max(sorted(spreads[:-1])[len(on) // 2], spreads[-1])
+    if own and len(results.values) < MANY:
+        return own
+    if detection.noise_source == "modes":
+        return max(own, detection.noise)
+    last = len(results.values) - 1
+    return max(own, noise_of_values(results.values[:-1], [b for b in boundaries if b < last]))
