@@ -47,7 +47,11 @@ def _log_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @FILES
 @_log_options
-@click.option("--noise", type=float, help="The known relative noise, such as 0.0005.")
+@click.option(
+    "--noise",
+    type=click.FloatRange(min=0, max=1, min_open=True, max_open=True),
+    help="The known relative noise, such as 0.0005.",
+)
 @as_json
 def replay(
     files: tuple[Path, ...],

@@ -61,7 +61,11 @@ def backfill(
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False, exists=True))
-@click.option("--noise", type=float, help="The known relative noise of FILE's values, such as 0.0005.")
+@click.option(
+    "--noise",
+    type=click.FloatRange(min=0, max=1, min_open=True, max_open=True),
+    help="The known relative noise of FILE's values, such as 0.0005.",
+)
 @as_json
 @_where
 def detect(

@@ -44,15 +44,27 @@ def asked_range(
     noise: float | None,
     settings: TriageSettings,
 ) -> SuspectRange | None:
-    """The bracket to measure again: the newest result's, else the last step's; None where one has been."""
-    n = len(results.values)
-    if n < 2:
+    """The bracket to measure again: the newest result's, else the last step's, else one that was passed over."""
+    if len(results.values) < 2:
         return None
+    asked = {e.suspect for e in evidence}
+    newest = _newest_range(results, detection, asked, boundaries, noise, settings)
+    return newest or _passed_over(results, asked, boundaries)
+
+
+def _newest_range(
+    results: Results,
+    detection: Detection,
+    asked: set[SuspectRange],
+    boundaries: Sequence[int],
+    noise: float | None,
+    settings: TriageSettings,
+) -> SuspectRange | None:
+    n = len(results.values)
     large = settings.large
     last = detection.segments[-1]
     earlier = list(range(last.start, n - 1))
     on = [j for j in earlier if j not in detection.odd] or earlier
-    asked = {e.suspect for e in evidence}
     if on:
         logs = sorted(math.log(results.values[j]) for j in on)
         off = abs(math.log(results.values[-1]) - logs[len(logs) // 2])
@@ -67,6 +79,18 @@ def asked_range(
     waits = n - step.index <= settings.confirm
     small = abs(math.log(step.ratio)) < large
     return None if small or not waits or step.remeasured or bracket in asked else bracket
+
+
+def _passed_over(
+    results: Results, asked: set[SuspectRange], boundaries: Sequence[int]
+) -> SuspectRange | None:
+    """The first two neighbours that are far apart and were never the newest: nights that came late, or backfilled."""
+    for i in range(1, len(results.values)):
+        bracket = SuspectRange(after=results.labels[i - 1], through=results.labels[i])
+        far = abs(math.log(results.values[i] / results.values[i - 1])) >= FAR
+        if far and i not in boundaries and bracket not in asked:
+            return bracket
+    return None
 
 
 def _noise(results: Results, detection: Detection, on: Sequence[int], boundaries: Sequence[int]) -> float:

@@ -38,7 +38,10 @@ def parse_csv(text: str) -> CsvSeries:
             raise ValueError(
                 f"there is no column {name!r}; the first line has {', '.join(columns) or 'none'}"
             )
-    rows = [(row["time"] or "", (row["value"] or "").strip(), reader.line_num) for row in reader]
+    try:
+        rows = [(row["time"] or "", (row["value"] or "").strip(), reader.line_num) for row in reader]
+    except csv.Error as error:
+        raise ValueError(f"line {reader.line_num}: {error}") from None
     present = [(time, _value(value, line)) for time, value, line in rows if value]
     return CsvSeries(times=tuple(t for t, _ in present), values=tuple(v for _, v in present))
 

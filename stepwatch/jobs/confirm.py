@@ -29,12 +29,15 @@ def confirm(place: Workplace) -> int:
     Raises:
         UnreachableError: what an environment is made from can't be reached now; what is decided is stored.
     """
-    with place.database.begin() as connection:
-        rechecks = open_rechecks(connection, machine=place.machine.name, source=place.source)
-    decided = sum(_recheck(place, recheck) for recheck in rechecks)
-    if decided:
-        detect(place)
-    return decided
+    decided = 0
+    while True:
+        with place.database.begin() as connection:
+            rechecks = open_rechecks(connection, machine=place.machine.name, source=place.source)
+        now = sum(_recheck(place, recheck) for recheck in rechecks)
+        if now == 0:
+            return decided
+        decided += now
+        detect(place)  # with what this round said; it may ask for another boundary, each once
 
 
 def _recheck(place: Workplace, recheck: Recheck) -> int:
