@@ -168,6 +168,11 @@ def _answers(database: Database, show: Any) -> None:
         show(f"  ({row['good']}, {row['bad']}]: {answer}")
     if not found:
         show("  none: no regression was alerted")
+    with database.begin() as connection:
+        gaps = read(connection, "select label from reporting.nights where gap_reason is not null order by at")
+    if gaps:
+        labels = ", ".join(row["label"] for row in gaps)
+        show(f"  missing: {labels} could not be measured (why: above), so what changed there has no answer")
 
 
 def _more(state: Path, show: Any) -> None:
