@@ -143,10 +143,3 @@ def test_the_first_task_refuses_in_one_sentence(world, conf, sentence):
     )
     text = "".join(file.read_text(encoding="utf-8") for file in log.glob("*.log"))
     assert sentence in text
-
-
-def test_a_backfill_plans_every_date_both_ends_included(world):
-    words = ("--dag-id", "nightly", "--from-date", "2023-08-24", "--to-date", "2023-08-26", "--dry-run")
-    planned = world.command("backfill", "create", *words).stdout
-    assert all(date in planned for date in ("2023-08-24", "2023-08-25", "2023-08-26"))
-    assert "2023-08-27" not in planned
