@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import CronDataIntervalTimetable, Param, TriggerRule, dag, task
 from airflow.sdk.exceptions import AirflowSkipException
 from airflow.sdk.timezone import datetime
-from stepwatch_operators import BenchmarkOperator
+from stepwatch_operators import BenchmarkOperator, refusals_fail
 
 from stepwatch import wiring
 from stepwatch.jobs import bench, confirm, deliver, detect, record, resolve
@@ -24,7 +25,7 @@ WORD = {"type": ["null", "string"], "default": None}
     catchup=False,
     max_active_runs=1,
     render_template_as_native_obj=True,
-    default_args={"retries": 1},
+    default_args={"retries": 1, "retry_delay": timedelta(seconds=30)},
     params={
         "date": Param(**WORD, description="the UTC day of the night; default: the run's own"),
         "release": Param(**WORD, description="a release in place of a date"),
@@ -39,10 +40,10 @@ WORD = {"type": ["null", "string"], "default": None}
 def _nightly() -> None:
     @task(task_id="resolve")
     def find_night(machine: str, params: dict[str, Any], logical_date: Any = None) -> str:
-        label = params["release"] or params["date"] or (logical_date and logical_date.date().isoformat())
-        with wiring.service(machine=machine, source=params["source"], suite=params["suite"]) as place:
+        where = {"machine": machine, "source": params["source"], "suite": params["suite"]}
+        with refusals_fail(), wiring.service(**where) as place:
             try:
-                return resolve.resolve(place, label).label
+                return resolve.resolve(place, resolve.asked_label(params, logical_date)).label
             except resolve.NoNightError as nothing:
                 raise AirflowSkipException(str(nothing)) from None
 

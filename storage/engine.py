@@ -14,6 +14,9 @@ from storage.views import create_views
 DRIVER = "postgresql+psycopg2"
 
 
+DatabaseError = sa.exc.DBAPIError
+
+
 class DatabaseUnreachableError(Exception):
     """Postgres did not answer; the message names the address without its password."""
 
@@ -26,7 +29,7 @@ def connect(url: str) -> sa.Engine:
     """
     try:
         parsed = sa.make_url(url)
-    except sa.exc.ArgumentError:
+    except (sa.exc.ArgumentError, ValueError):
         raise DatabaseUnreachableError(
             f"{url!r} is not a database URL: postgresql://user@host/name is"
         ) from None

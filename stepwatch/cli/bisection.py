@@ -45,6 +45,8 @@ def tick(*, as_json: bool) -> None:
             say("no alerted incident waits for a bisection")
         for identity in waiting:
             _carry_out(settings, database, identity, as_json=as_json)
+        if as_json and not waiting:
+            show_json([])
 
 
 @bisect.command()

@@ -13,6 +13,7 @@ from stepwatch.cli.frame import Refusal, as_json, opened, say, show_json, write
 from stepwatch.core.logs import LogNights, log_points, parse_files, parse_log
 from stepwatch.core.model import Benchmark, Better
 
+NAME = re.compile(r"[A-Za-z0-9][\w.()=-]{0,199}", re.ASCII)
 RAW = re.compile(r"^OUT-\d\d-\d\d$")
 FILES = click.argument(
     "files", nargs=-1, required=True, type=click.Path(path_type=Path, dir_okay=False, exists=True)
@@ -128,6 +129,11 @@ def import_logs(
     from stepwatch import wiring
     from stepwatch.jobs import import_logs as job
 
+    for option, name in (("benchmark", benchmark), ("machine", machine), ("source", source)):
+        if not NAME.fullmatch(name):
+            raise Refusal(
+                f"--{option} {name!r} is not accepted; accepted are letters, digits and . _ - ( ) = up to 200"
+            )
     log = _read(files, pattern, year)
     with opened() as (settings, database):
         done = job.import_logs(
@@ -174,6 +180,8 @@ def _read(files: Sequence[Path], pattern: str, year: int | None) -> LogNights:
         raise Refusal(
             f"{files[0]}: no line is `OUT-month-day:text`; accepted is what `grep MLUPS OUT*` prints"
         )
+    if all(night.value is None for night in log.nights):
+        raise Refusal(f"{files[0]}: the pattern {pattern!r} matches no line")
     return log
 
 

@@ -15,7 +15,7 @@ from stepwatch.jobs.resolve import NoNightError
 from stepwatch.runners.protocol import UnreachableError
 from stepwatch.settings import ConfigError
 from stepwatch.stack import StackError
-from storage.engine import DatabaseUnreachableError
+from storage.engine import DatabaseError, DatabaseUnreachableError
 
 EXPECTED = (
     AirflowError,
@@ -57,4 +57,10 @@ def main() -> None:
         sys.exit(130)
     except EXPECTED as error:
         click.echo(f"Error: {error}", err=True)
+        sys.exit(1)
+    except DatabaseError as error:
+        click.echo(f"Error: the database refused: {str(error.orig).strip().splitlines()[0]}", err=True)
+        sys.exit(1)
+    except OSError as error:
+        click.echo(f"Error: {error.filename or 'the system'}: {error.strerror or error}", err=True)
         sys.exit(1)

@@ -9,6 +9,8 @@ import click
 
 from stepwatch.cli.frame import Refusal, as_json, opened, progress, say, show_json, write
 from stepwatch.core.model import Origin
+from stepwatch.jobs.resolve import NoNightError
+from storage.rows import Database
 
 
 def _where(command: Any) -> Any:
@@ -34,6 +36,19 @@ def nightly(label: str, machine: str | None, source: str | None, suite: str | No
     with opened() as (settings, database):
         place = wiring.workplace(settings, database, say=say, machine=machine, source=source, suite=suite)
         run(place, label, fresh=fresh)
+        failure = _failure(database, label)
+    if failure is not None:
+        raise Refusal(f"the night {label} was not measured: {failure}")
+
+
+def _failure(database: Database, label: str) -> str | None:
+    """Why the last attempt of a night failed as a whole."""
+    from storage.reading import read
+
+    query = "select outcome, reason from reporting.runs where label = :label order by attempt desc limit 1"
+    with database.begin() as connection:
+        rows = read(connection, query, label=label)
+    return f"{rows[0]['outcome']}: {rows[0]['reason']}" if rows and rows[0]["outcome"] != "ok" else None
 
 
 @click.command()
@@ -55,7 +70,10 @@ def backfill(
         task = display.add_task("nights", total=len(chosen))
         for label in chosen:
             display.update(task, description=f"night {label}")
-            run(place, label, origin=Origin.BACKFILL, fresh=fresh)
+            try:
+                run(place, label, origin=Origin.BACKFILL, fresh=fresh)
+            except NoNightError as nothing:
+                say(str(nothing))
             display.advance(task)
 
 

@@ -88,6 +88,8 @@ def report(out: Path | None) -> None:
     """Write a self-contained HTML report and print its path."""
     from stepwatch.jobs.report import report as make
 
+    if out is not None and (not out.name or not out.parent.is_dir() or (out.exists() and not out.is_file())):
+        raise Refusal(f"--out {out} is not accepted; accepted is a file in a folder that is there")
     with opened() as (settings, database):
         path = make(database, out or settings.state / "report.html")
     write(str(path))

@@ -70,6 +70,8 @@ def open_bisection(place: Workplace, request: requests.BisectionRequest) -> int:
         series_id = _series(place, str(request.benchmark))
         ends = (str(request.good), str(request.bad))
     good, bad = (_end(place, end) for end in ends)
+    if good == bad:
+        raise RefusedError(f"{ends[0]} and {ends[1]} are both {good}; there is nothing between them")
     if good.at >= bad.at:
         raise RefusedError(f"the good end {ends[0]} is not before the bad end {ends[1]}")
     path = candidates(good, bad, place.nights.revisions(good, bad))
@@ -125,6 +127,10 @@ def _end(place: Workplace, end: str) -> CommitPair:
             end = before[-1]
         found = find_night(connection, place.source, end)
     night = found[1] if found is not None else place.nights.night(end)
+    if night is None:
+        raise RefusedError(
+            f"{place.source.name} has no night {end!r}; accepted is a date, a release, or jax@…+xla@…"
+        )
     if night.pair is None:
         raise RefusedError(f"{end} can't be an end: {night.gap_reason or 'its pair is not known'}")
     return night.pair

@@ -31,8 +31,8 @@ class Nights(Protocol):
         """The night of a UTC day, where there is one."""
         ...
 
-    def night(self, label: str) -> Night:
-        """The night with this label: its pair, or the reason why there is none."""
+    def night(self, label: str) -> Night | None:
+        """The night with this label: its pair, or the reason why there is none; None for a label that nobody knows."""
         ...
 
     def pair(self, jax: str, xla: str) -> CommitPair | str:

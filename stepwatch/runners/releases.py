@@ -63,22 +63,23 @@ class ReleaseNights:
         }
         return days.get(date)
 
-    def night(self, label: str) -> Night:
-        """The night of one version: its pair, or the reason why there is none.
+    def night(self, label: str) -> Night | None:
+        """The night of one version: its pair, or the reason why there is none; None where neither ever had it.
 
         Raises:
             UnreachableError: the package index does not answer.
         """
         known = {repository: released(repository) for repository in DISTRIBUTIONS}
+        times = [each[label].revision.committed_at for each in known.values() if label in each]
+        if not times:
+            return None
         for repository, project in DISTRIBUTIONS.items():
             release = known[repository].get(label)
             if release is None or release.yanked:
-                other = next(
-                    (each[label].revision.committed_at for each in known.values() if label in each), None
-                )
                 why = "was never released" if release is None else "was taken back by its makers (yanked)"
-                at = other or dt.datetime.now(tz=dt.UTC)
-                return Night(source=self.source, label=label, at=at, gap_reason=f"{project} {label} {why}")
+                return Night(
+                    source=self.source, label=label, at=max(times), gap_reason=f"{project} {label} {why}"
+                )
         pair = CommitPair(jax=known[JAX][label].revision, xla=known[XLA][label].revision)
         return Night(source=self.source, label=label, at=pair.at, pair=pair)
 
