@@ -23,11 +23,12 @@ from stepwatch.core.units import low_quantile
 from stepwatch.jobs.bench import run_folder
 from stepwatch.jobs.measure import alternate, measure_some
 from stepwatch.jobs.open_bisection import RefusedError
+from stepwatch.jobs.record import record_documents
 from stepwatch.jobs.workplace import Workplace
-from stepwatch.runners.protocol import Failure, Opened
+from stepwatch.runners.protocol import Failure
 from storage import bisections, incidents
 from storage.rows import Database, load_series
-from storage.runs import attach_environment, finish_run, open_run, save_measurements, value_of
+from storage.runs import value_of
 
 CAP = 8  # processes of a candidate; two that can't be told apart by then are UNKNOWN
 MIN_EFFECT = 0.05  # relative
@@ -229,33 +230,18 @@ class _Work:
             failed = next(iter(documents.failures([*sides[0], *sides[1]]).values()), None)
             outcome, reason = failed or (Outcome.BENCHMARK_FAILED, "it was not measured")
             return Failure(outcome=outcome, reason=reason)
-        self._record(probe_id, pair, opened, sides[1])
-        level = statistics.median(old)
-        return tuple(value / level for value in new)
-
-    def _record(
-        self, probe_id: int, pair: CommitPair, opened: Opened, read: list[documents.Document]
-    ) -> None:
-        place = self.place
         with place.database.begin() as connection:
-            run = open_run(
+            record_documents(
                 connection,
+                place,
+                sides[1],
                 run_key=self._key(pair),
-                machine=place.machine.name,
-                suite=place.suite.name,
                 origin=Origin.PROBE,
+                environment=opened.environment,
                 probe_id=probe_id,
             )
-            attach_environment(connection, run.id, opened.environment)
-            save_measurements(
-                connection,
-                run.id,
-                documents.measurements(read),
-                machine=place.machine.name,
-                protocol=read[0]["protocol"],
-                source=place.source,
-            )
-            finish_run(connection, run.id, outcome=Outcome.OK, warnings=documents.warnings(read))
+        level = statistics.median(old)
+        return tuple(value / level for value in new)
 
     def _key(self, pair: CommitPair) -> str:
         return f"probe/{self.row.id}/{pair}"

@@ -13,10 +13,10 @@ from stepwatch.core.model import Benchmark, Origin, Outcome, Verdict, digest
 from stepwatch.jobs.bench import run_folder
 from stepwatch.jobs.detect import detect
 from stepwatch.jobs.measure import alternate
+from stepwatch.jobs.record import record_documents
 from stepwatch.jobs.workplace import Workplace
 from stepwatch.runners.protocol import Failure, Opened
-from storage.rows import Connection, load_series
-from storage.runs import attach_environment, finish_run, open_run, save_measurements
+from storage.rows import load_series
 from storage.steps import Recheck, open_rechecks, save_evidence
 
 SIDES = ("old", "new")
@@ -94,37 +94,17 @@ def _decide(
                 del undecided[series_id]
             if not undecided:
                 for side, opened, read in zip(SIDES, sides, result, strict=True):
-                    _record(place, connection, f"{key}/{side}", recheck_id, opened, read)
+                    record_documents(
+                        connection,
+                        place,
+                        read,
+                        run_key=f"{key}/{side}",
+                        origin=Origin.RECHECK,
+                        environment=opened.environment,
+                        recheck_id=recheck_id,
+                    )
                 return len(benchmarks)
         count += more
-
-
-def _record(
-    place: Workplace,
-    connection: Connection,
-    run_key: str,
-    recheck_id: int,
-    opened: Opened,
-    read: Sequence[documents.Document],
-) -> None:
-    run = open_run(
-        connection,
-        run_key=run_key,
-        machine=place.machine.name,
-        suite=place.suite.name,
-        origin=Origin.RECHECK,
-        recheck_id=recheck_id,
-    )
-    attach_environment(connection, run.id, opened.environment)
-    save_measurements(
-        connection,
-        run.id,
-        documents.measurements(read),
-        machine=place.machine.name,
-        protocol=read[0]["protocol"],
-        source=place.source,
-    )
-    finish_run(connection, run.id, outcome=Outcome.OK, warnings=documents.warnings(read))
 
 
 def _broken(place: Workplace, recheck_id: int, benchmarks: dict[int, Benchmark], failure: Failure) -> int:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from stepwatch.core import documents
-from stepwatch.core.model import Benchmark, Measurement, Outcome, digest
+from stepwatch.core.model import Benchmark, Environment, Measurement, Origin, Outcome, digest
 from stepwatch.jobs.bench import run_folder
 from stepwatch.jobs.workplace import Workplace
-from storage.rows import exclusively
-from storage.runs import find_run, finish_run, known_benchmarks, save_measurements
+from storage.rows import Connection, exclusively
+from storage.runs import (
+    attach_environment,
+    find_run,
+    finish_run,
+    known_benchmarks,
+    open_run,
+    save_measurements,
+)
 from storage.steps import source_id
 
 
@@ -52,6 +60,39 @@ def record(place: Workplace, run_key: str) -> int:
     for line in dict.fromkeys(unmeasured):
         place.say(line)
     return saved
+
+
+def record_documents(
+    connection: Connection,
+    place: Workplace,
+    read: Sequence[documents.Document],
+    *,
+    run_key: str,
+    origin: Origin,
+    environment: Environment,
+    recheck_id: int | None = None,
+    probe_id: int | None = None,
+) -> None:
+    """Store a whole run from its documents: one side of a recheck, or a probe. Doing it again changes nothing."""
+    run = open_run(
+        connection,
+        run_key=run_key,
+        machine=place.machine.name,
+        suite=place.suite.name,
+        origin=origin,
+        recheck_id=recheck_id,
+        probe_id=probe_id,
+    )
+    attach_environment(connection, run.id, environment)
+    save_measurements(
+        connection,
+        run.id,
+        documents.measurements(read),
+        machine=place.machine.name,
+        protocol=read[0]["protocol"],
+        source=place.source,
+    )
+    finish_run(connection, run.id, outcome=Outcome.OK, warnings=documents.warnings(read))
 
 
 def _failed(read: list[documents.Document], known: list[Benchmark]) -> list[Measurement]:
