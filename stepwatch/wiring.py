@@ -90,30 +90,12 @@ def workplace(
     """
     machine_name = _chosen("machine", machine or settings.machine, settings.machines)
     source_name = _chosen("source", source or settings.source, settings.sources)
-    suite_name = _chosen("suite", suite or settings.suite, settings.suites)
-    place, nights = settings.machines[machine_name], settings.sources[source_name]
-    chosen = settings.suites[suite_name]
     return Workplace(
         database=database,
-        machine=Machine(name=machine_name, accelerator=place.accelerator),
-        nights=ReleaseNights(name=source_name, ladder=nights.ladder),
-        suite=Suite(
-            name=suite_name,
-            kind=chosen.kind,
-            folder=str(chosen.folder.resolve()),
-            size=chosen.size,
-            group=chosen.group,
-            only=chosen.only,
-            processes=chosen.processes,
-            time_limit_s=chosen.time_limit_s,
-        ),
-        runner=LocalRunner(
-            environments=settings.cache / "environments",
-            lock=settings.cache / "machines" / f"{machine_name}.lock",
-            python=nights.python,
-            requirements=nights.requirements,
-            core=place.core,
-        ),
+        machine=Machine(name=machine_name, accelerator=settings.machines[machine_name].accelerator),
+        nights=nights(settings, source_name),
+        suite=chosen_suite(settings, suite),
+        runner=runner(settings, machine_name, source_name),
         runs=settings.state / "runs",
         triage=triage_settings(settings),
         noise=settings.thresholds.noise,
@@ -121,6 +103,47 @@ def workplace(
         comb=settings.bisection.comb,
         transports=transports(settings, print),
         say=say,
+    )
+
+
+def runner(settings: Settings, machine: str, source: str) -> LocalRunner:
+    """What runs a suite on a machine, in environments for a source's nights."""
+    nights = settings.sources[source]
+    return LocalRunner(
+        environments=settings.cache / "environments",
+        lock=settings.cache / "machines" / f"{machine}.lock",
+        python=nights.python,
+        requirements=nights.requirements,
+        core=settings.machines[machine].core,
+    )
+
+
+def nights(settings: Settings, source: str) -> ReleaseNights:
+    """The nights of a source."""
+    return ReleaseNights(name=source, ladder=settings.sources[source].ladder)
+
+
+def chosen_suite(settings: Settings, name: str | None = None) -> Suite:
+    """The suite of this name, else the configured default.
+
+    Raises:
+        ConfigError: it is not configured, or its folder is not there.
+    """
+    suite_name = _chosen("suite", name or settings.suite, settings.suites)
+    chosen = settings.suites[suite_name]
+    if not chosen.folder.is_dir():
+        raise configuration.ConfigError(
+            f"suites.{suite_name}.folder = {str(chosen.folder)!r} is not accepted; accepted is a folder that is there"
+        )
+    return Suite(
+        name=suite_name,
+        kind=chosen.kind,
+        folder=str(chosen.folder.resolve()),
+        size=chosen.size,
+        group=chosen.group,
+        only=chosen.only,
+        processes=chosen.processes,
+        time_limit_s=chosen.time_limit_s,
     )
 
 

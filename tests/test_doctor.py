@@ -15,7 +15,7 @@ from alerts.console import ConsoleTransport
 from stepwatch.core import model as m
 from stepwatch.core.course import TriageSettings
 from stepwatch.jobs import doctor
-from stepwatch.jobs.doctor import GIB, Finding, Grade, examine
+from stepwatch.jobs.doctor import GIB, Finding, Grade
 from stepwatch.jobs.workplace import Workplace
 from stepwatch.runners.local import LocalRunner
 from stepwatch.runners.protocol import UnreachableError
@@ -64,6 +64,13 @@ def place(database_url: str, tmp_path: Path) -> Iterator[Workplace]:
         say=print,
     )
     database.dispose()
+
+
+def examine(place: Workplace, *, data: Path, now: dt.datetime | None = None) -> list[Finding]:
+    return [
+        *doctor.examine(place.runner, place.nights, data=data, now=now),
+        *doctor.examine_stored(place, now=now),
+    ]
 
 
 def found(findings: list[Finding]) -> dict[str, Finding]:

@@ -22,13 +22,14 @@ class AirflowError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Airflow:
-    """Airflow's REST interface.
+    """Airflow's REST interface, and the folder that has its tasks' logs.
 
     Raises:
         AirflowError: it refuses what is asked.
     """
 
     client: httpx.Client
+    logs: str
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         answer = self.client.request(method, f"/api/v2/{path}", json=body)
@@ -79,4 +80,4 @@ def open_airflow(services: Services) -> Iterator[Airflow]:
     with httpx.Client(base_url=services.airflow_url, timeout=60, trust_env=False) as client:
         answer = client.post("/auth/token", json={"username": services.login, "password": services.password})
         client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
-        yield Airflow(client=client)
+        yield Airflow(client=client, logs=f"{services.environment['AIRFLOW_HOME']}/logs")

@@ -28,8 +28,10 @@ def play(settings: Settings, display: Progress, *, fresh: bool) -> None:
     """Play the demo.
 
     Raises:
-        AirflowError, StackError: it could not go on.
+        AirflowError, StackError, UnreachableError: it could not go on.
     """
+    ladder = settings.sources[settings.source].ladder
+    wiring.nights(settings, settings.source).night(ladder[0])  # no index, no nights: said before anything starts
     mine = settings.model_copy(
         update={
             "state": settings.state / "demo",
@@ -118,7 +120,7 @@ def _follow(airflow: Airflow, display: Progress, task: TaskID, dag: str, run: st
         display.update(task, description=f"{name}: {at or state}")
         time.sleep(POLL_S)
     if state == "failed":
-        display.console.print(f"{name}: its run {run} failed; the logs are in Airflow's folder")
+        display.console.print(f"{name}: the run failed; see {airflow.logs}/dag_id={dag}/run_id={run}")
 
 
 def _measured(database: Database, label: str) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
-from stepwatch.cli.frame import Refusal, as_json, opened, progress, say, settings_in_force, show_json, write
+from stepwatch.cli.frame import Refusal, as_json, progress, say, settings_in_force, show_json, write
+from stepwatch.stack import StackError
+from storage.engine import DatabaseUnreachableError
 
 
 @click.command()
@@ -53,10 +55,19 @@ def down() -> None:
 def doctor(*, as_json: bool) -> None:
     """Say what is wrong on this machine, and what to do about it."""
     from stepwatch import wiring
-    from stepwatch.jobs.doctor import Grade, examine
+    from stepwatch.jobs.doctor import Grade, examine, examine_stored, unreachable
 
-    with opened() as (settings, database):
-        findings = examine(wiring.workplace(settings, database, say=say), data=settings.state)
+    settings = settings_in_force()
+    findings = examine(
+        wiring.runner(settings, settings.machine, settings.source),
+        wiring.nights(settings, settings.source),
+        data=settings.state,
+    )
+    try:
+        with wiring.open_database(settings) as database:
+            findings += examine_stored(wiring.workplace(settings, database, say=say))
+    except (DatabaseUnreachableError, StackError, OSError) as error:
+        findings.append(unreachable(error))
     if as_json:
         show_json([vars(finding) for finding in findings])
     else:

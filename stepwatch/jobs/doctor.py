@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepwatch.jobs.workplace import Workplace
+from stepwatch.jobs.workplace import Nights, Workplace
 from stepwatch.runners.local import INSTALL_LIMIT_S, LocalRunner
-from stepwatch.runners.protocol import UnreachableError
+from stepwatch.runners.protocol import Runner, UnreachableError
 from storage import reading
 from storage.engine import DatabaseUnreachableError
 from storage.reading import Rows
@@ -45,17 +45,30 @@ class Finding:
     remedy: str = ""
 
 
-def examine(place: Workplace, *, data: Path, now: dt.datetime | None = None) -> list[Finding]:
-    """Everything that can be looked at without measuring; `data` is the folder where the service keeps its own.
+def examine(runner: Runner, nights: Nights, *, data: Path, now: dt.datetime | None = None) -> list[Finding]:
+    """What can be looked at without a database; `data` is the folder where the service keeps its own.
 
     What does not answer is a finding, not an exception.
     """
     at = now or dt.datetime.now(tz=dt.UTC)
+    return [*_space(runner, data), *_interpreter(runner), _index(nights, at), *_machine(runner)]
+
+
+def examine_stored(place: Workplace, *, now: dt.datetime | None = None) -> list[Finding]:
+    """The database, and what was decided or begun in it and has not come to its end."""
     stored = judge_schema(place.database)
-    findings = [stored, *_space(place, data), *_interpreter(place), _index(place, at), *_machine(place)]
-    if stored.grade is Grade.OK:
-        findings += _unfinished(place, at)
-    return findings
+    unfinished = _unfinished(place, now or dt.datetime.now(tz=dt.UTC)) if stored.grade is Grade.OK else []
+    return [stored, *unfinished]
+
+
+def unreachable(error: Exception) -> Finding:
+    """The finding about a database that could not even be opened."""
+    return Finding(
+        what="database",
+        grade=Grade.ERROR,
+        sentence=str(error),
+        remedy="start it, or set database_url to where it is; for the embedded one, state to a folder that can be written",
+    )
 
 
 def judge_schema(database: Database) -> Finding:
@@ -182,10 +195,10 @@ def judge_runs(rows: Rows) -> Finding:
     )
 
 
-def _space(place: Workplace, data: Path) -> list[Finding]:
+def _space(runner: Runner, data: Path) -> list[Finding]:
     folders: Mapping[str, Path] = {"data": data}
-    if isinstance(place.runner, LocalRunner):
-        folders = {"environments": place.runner.environments, **folders}
+    if isinstance(runner, LocalRunner):
+        folders = {"environments": runner.environments, **folders}
     return [
         judge_space(what, folder, shutil.disk_usage(_standing(folder)).free)
         for what, folder in folders.items()
@@ -197,12 +210,12 @@ def _standing(folder: Path) -> Path:
     return next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
 
 
-def _interpreter(place: Workplace) -> list[Finding]:
+def _interpreter(runner: Runner) -> list[Finding]:
     """The interpreter for the source's releases; other runners bring their own."""
-    if not isinstance(place.runner, LocalRunner):
+    if not isinstance(runner, LocalRunner):
         return []
-    wanted = ", ".join(place.runner.python)
-    found = place.runner.interpreter()
+    wanted = ", ".join(runner.python)
+    found = runner.interpreter()
     if found is None:
         return [
             Finding(
@@ -215,19 +228,19 @@ def _interpreter(place: Workplace) -> list[Finding]:
     return [Finding(what="interpreter", grade=Grade.OK, sentence=f"{found} (accepted: Python {wanted})")]
 
 
-def _index(place: Workplace, now: dt.datetime) -> Finding:
-    what = f"source {place.source.name}"
+def _index(nights: Nights, now: dt.datetime) -> Finding:
+    what = f"source {nights.source.name}"
     try:
-        place.nights.label_on(now.date())
+        nights.label_on(now.date())
     except UnreachableError as error:
         remedy = "see to the network; what is measured is kept, and the same command goes on from there"
         return Finding(what=what, grade=Grade.ERROR, sentence=str(error), remedy=remedy)
     return Finding(what=what, grade=Grade.OK, sentence="it answers")
 
 
-def _machine(place: Workplace) -> list[Finding]:
+def _machine(runner: Runner) -> list[Finding]:
     allowed = os.sched_getaffinity(0)
-    core = place.runner.core if isinstance(place.runner, LocalRunner) else None
+    core = runner.core if isinstance(runner, LocalRunner) else None
     pinned = core if core in allowed else max(allowed)
     return [
         judge_load(os.getloadavg()[0], len(allowed)),
