@@ -63,7 +63,7 @@ def _bisect() -> None:
     @task(task_id="deliver")
     def say() -> int:
         with wiring.service() as place:
-            return deliver.deliver(place.database, place.transports, place.say)
+            return deliver.deliver(place.database, place.transports, place.say).sent
 
     bisection = start()
     concluded = conclude(bisection)

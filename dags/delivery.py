@@ -22,7 +22,7 @@ def _deliver() -> None:
     @task(task_id="deliver")
     def say() -> int:
         with wiring.service() as place:
-            return deliver.deliver(place.database, place.transports, place.say)
+            return deliver.deliver(place.database, place.transports, place.say).sent
 
     say()
 

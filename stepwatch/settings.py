@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -47,9 +47,19 @@ class ReleasesSettings(_Section):
     """`[sources.NAME]`: released versions stand in for nightly containers."""
 
     kind: Literal["releases"] = "releases"
-    ladder: tuple[str, ...] = ("0.4.30", "0.4.31", "0.4.33", "0.5.0", "0.5.3", "0.10.1", "0.10.2")
+    ladder: tuple[str, ...] = Field(
+        default=("0.4.30", "0.4.31", "0.4.33", "0.5.0", "0.5.3", "0.10.1", "0.10.2"), min_length=1
+    )
     requirements: tuple[str, ...] = ("numpy==2.2.6", "scipy==1.15.3")
-    python: tuple[str, ...] = ("3.11", "3.12", "3.13")
+    python: tuple[str, ...] = Field(default=("3.11", "3.12", "3.13"), min_length=1)
+
+
+def _expression(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"a regular expression ({error})") from None
+    return text
 
 
 class SuiteSettings(_Section):
@@ -58,7 +68,7 @@ class SuiteSettings(_Section):
     kind: Literal["stepwatch", "asv"] = "stepwatch"
     folder: Path = CLONE
     group: str | None = "core"
-    only: str | None = None
+    only: Annotated[str, AfterValidator(_expression)] | None = None
     size: Literal["smoke", "full"] = "smoke"
     processes: int = Field(default=3, ge=1, le=100)
     time_limit_s: float = Field(default=600, gt=0)
@@ -177,7 +187,30 @@ def load() -> Settings:
                 f"{_place([key], file)}: {key} = {getattr(settings, key)!r} is not configured; "
                 f"accepted is one of {', '.join(sorted(choices))}"
             )
-    return settings
+    slack = settings.transports.slack
+    if slack.enabled and not (slack.token and slack.channel):
+        missing = "token" if not slack.token else "channel"
+        raise ConfigError(
+            f"{_place(['transports', 'slack', 'enabled'], file)}: transports.slack.enabled = True is not accepted "
+            f"with no {missing}; accepted is true together with a token and a channel"
+        )
+    return _anchored(settings, file)
+
+
+def _anchored(settings: Settings, file: Path | None) -> Settings:
+    """The same with whole paths: `~` is home; a relative one starts at the file that has it, else where we are."""
+
+    def whole(path: Path, *location: str) -> Path:
+        in_file = file is not None and _place([*location], file) == str(file)
+        base = file.resolve().parent if file is not None and in_file else Path.cwd()
+        return base / path.expanduser()
+
+    suites = {
+        name: suite.model_copy(update={"folder": whole(suite.folder, "suites", name, "folder")})
+        for name, suite in settings.suites.items()
+    }
+    own = {"state": whole(settings.state, "state"), "cache": whole(settings.cache, "cache"), "suites": suites}
+    return settings.model_copy(update=own)
 
 
 def _refuse_bad_toml(file: Path | None) -> None:
@@ -188,6 +221,8 @@ def _refuse_bad_toml(file: Path | None) -> None:
         raise ConfigError(f"{file}: not valid TOML: {error}") from None
 
 
+# what is never shown
+SECRETS = frozenset({"database_url", "transports.slack.token"})
 # variables that stepwatch itself reads or sets, and that are no settings
 OTHER_VARIABLES = frozenset(
     {"STEPWATCH_CONFIG", "STEPWATCH_OUT", "STEPWATCH_SIZE", "STEPWATCH_STACK", "STEPWATCH_TEST_DATABASE_URL"}
@@ -215,10 +250,12 @@ def _sentence(error: ValidationError, file: Path | None) -> str:
     if location[-1] == "[key]":
         section = ".".join(location[:-2])
         return f"{where}: the name {first['input']!r} in {section} is not accepted; accepted are a-z, 0-9, _, . and -"
-    accepted = re.sub(r"^Input should be | or instance of \w+$", "", first["msg"]).replace(
+    accepted = re.sub(r"^(Input should be|Value error,) | or instance of \w+$", "", first["msg"])
+    accepted = re.sub(r"^Tuple should have (.*?) item.*", r"a list of \1", accepted).replace(
         "dictionary", "table"
     )
-    return f"{where}: {key} = {first['input']!r} is not accepted; accepted is {accepted}"
+    shown = "…" if key in SECRETS else repr(first["input"])
+    return f"{where}: {key} = {shown} is not accepted; accepted is {accepted}"
 
 
 def _place(location: list[str], file: Path | None) -> str:

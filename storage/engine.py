@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -15,6 +16,11 @@ DRIVER = "postgresql+psycopg2"
 
 
 DatabaseError = sa.exc.DBAPIError
+
+
+def without_password(url: str) -> str:
+    """A database URL as it may be shown: what stands between the first colon of the login and the last @ is hidden."""
+    return re.sub(r"(?<=://)([^:/@]*):.*@", r"\1:***@", url)
 
 
 class DatabaseUnreachableError(Exception):
@@ -31,19 +37,25 @@ def connect(url: str) -> sa.Engine:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
         raise DatabaseUnreachableError(
-            f"{url!r} is not a database URL: postgresql://user@host/name is"
+            f"{without_password(url)!r} is not a database URL: postgresql://user@host/name is"
         ) from None
     if parsed.get_backend_name() != "postgresql":
         raise DatabaseUnreachableError(
-            f"{parsed.render_as_string()} is no Postgres URL: postgresql://user@host/name is"
+            f"{without_password(url)} is no Postgres URL: postgresql://user@host/name is"
         )
-    engine = sa.create_engine(parsed.set(drivername=DRIVER), pool_pre_ping=True, future=True)
+    if "@" in (parsed.host or ""):
+        raise DatabaseUnreachableError(
+            f"{without_password(url)}: an @ in a password is written %40 (and : / ? # as %3A %2F %3F %23)"
+        )
+    engine = sa.create_engine(
+        parsed.set(drivername=DRIVER), pool_pre_ping=True, executemany_mode="values_plus_batch"
+    )
     try:
         with engine.connect():
             pass
     except OperationalError as error:
         first_line = str(error.orig).strip().splitlines()[0]
-        raise DatabaseUnreachableError(f"no database at {parsed.render_as_string()}: {first_line}") from None
+        raise DatabaseUnreachableError(f"no database at {without_password(url)}: {first_line}") from None
     return engine
 
 

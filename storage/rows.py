@@ -6,7 +6,7 @@ processes may do it at once, and what is there already is not locked, so they ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -81,21 +81,41 @@ def ensure_machine(connection: Connection, machine: model.Machine) -> int:
     return upsert(connection, t.machine, {"name": machine.name}, {"accelerator": machine.accelerator})
 
 
-def ensure_series(connection: Connection, series: model.Series) -> int:
-    """The series' id."""
-    benchmark = series.benchmark
-    keys = {
-        "benchmark": benchmark.name,
-        "version": benchmark.version,
-        "params": benchmark.params,
-        "metric": benchmark.metric,
-        "unit": benchmark.unit,
-        "better": benchmark.better.value,
-        "machine_id": machine_id(connection, series.machine),
-        "protocol": series.protocol,
-        "source_id": ensure_source(connection, series.source),
+def ensure_series(
+    connection: Connection,
+    benchmarks: Sequence[model.Benchmark],
+    *,
+    machine: str,
+    protocol: str,
+    source: model.Source,
+) -> list[int]:
+    """The id of each benchmark's series: one look for all that are known, one statement for each that is new."""
+    where = {
+        "machine_id": machine_id(connection, machine),
+        "protocol": protocol,
+        "source_id": ensure_source(connection, source),
     }
-    return upsert(connection, t.series, keys, {"judged": benchmark.judged})
+    query = sa.select(t.series).where(
+        *(t.series.c[name] == value for name, value in where.items()),
+        t.series.c.benchmark.in_({each.name for each in benchmarks}),
+    )
+    columns = ("benchmark", "version", "params", "metric", "unit", "better")
+    known = {
+        model.digest([row[name] for name in (*columns, "judged")]): int(row["id"])
+        for row in connection.execute(query).mappings()
+    }
+    ids = []
+    for each in benchmarks:
+        keys = dict(
+            zip(
+                columns,
+                (each.name, each.version, each.params, each.metric, each.unit, each.better.value),
+                strict=True,
+            )
+        )
+        number = known.get(model.digest([*keys.values(), each.judged]))
+        ids.append(number or upsert(connection, t.series, {**keys, **where}, {"judged": each.judged}))
+    return ids
 
 
 def machine_id(connection: Connection, name: str) -> int:

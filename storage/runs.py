@@ -115,21 +115,13 @@ def save_measurements(
     source: model.Source,
 ) -> int:
     """Store the measurements of a run, replacing what it had for the same series; returns how many."""
-    rows = [
-        _measurement_row(
-            run_id,
-            ensure_series(
-                connection,
-                model.Series(benchmark=each.benchmark, machine=machine, protocol=protocol, source=source),
-            ),
-            each,
-        )
-        # in one order everywhere, so that two processes that save the same series wait and don't deadlock
-        for each in sorted(
-            measurements,
-            key=lambda m: model.digest([m.benchmark.name, m.benchmark.params, m.benchmark.metric]),
-        )
-    ]
+    # in one order everywhere, so that two processes that save the same series wait and don't deadlock
+    ordered = sorted(
+        measurements, key=lambda m: model.digest([m.benchmark.name, m.benchmark.params, m.benchmark.metric])
+    )
+    benchmarks = [each.benchmark for each in ordered]
+    ids = ensure_series(connection, benchmarks, machine=machine, protocol=protocol, source=source)
+    rows = [_measurement_row(run_id, number, each) for number, each in zip(ids, ordered, strict=True)]
     save_rows(connection, rows)
     return len(rows)
 

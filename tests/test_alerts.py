@@ -64,7 +64,7 @@ def write(database: Database, incident: int, kind: str) -> None:
 
 
 def send(database: Database, *transports: Any) -> int:
-    return deliver(database, transports, lambda _: None)
+    return deliver(database, transports, lambda _: None).sent
 
 
 class TestDeliver:
@@ -99,7 +99,8 @@ class TestDeliver:
     def test_a_refusal_is_said(self, database: Database) -> None:
         write(database, 1, "head")
         said: list[str] = []
-        deliver(database, [Recorder(refuses=1)], said.append)
+        done = deliver(database, [Recorder(refuses=1)], said.append)
+        assert done.waiting > 0
         assert said == ["recorder: nobody answers"]
 
     def test_each_transport_carries_all(self, database: Database) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -204,6 +205,11 @@ class TestReplay:
         ):
             assert terminal.refuses("replay", *words).startswith(sentence)
 
+    def test_a_year_that_no_log_is_of(self, terminal: Terminal) -> None:
+        done = terminal("replay", GUIDE, "--year", "0")
+        assert done.code == 2
+        assert done.err.splitlines()[-1].endswith("0 is not in the range 1970<=x<=2100.")
+
     @pytest.mark.parametrize("name", ["replay", "import-logs", "detect"])
     def test_a_folder_and_a_file_that_is_not_there(
         self, terminal: Terminal, tmp_path: Path, name: str
@@ -283,6 +289,7 @@ class TestDetect:
         for text, sentence in (
             (b"time,value\n1,x\n", "line 2: the value 'x' is not a positive finite number"),
             (b"when,value\n1,2\n", "there is no column 'time'"),
+            (b"time,value,value\n1,2,3\n", "there is more than one column 'value'"),
             (b"\xff\xfe", "'utf-8' codec can't decode"),
         ):
             file.write_bytes(text)
@@ -335,7 +342,7 @@ class TestWatching:
             ),
             (("bisect", "show", 77), "there is no bisection 77; `stepwatch bisect status` lists them"),
             (("bisect", "resume", 77), "there is no bisection 77"),
-            (("bisect", "cancel", 77), "bisection 77 is not open"),
+            (("bisect", "cancel", 77), "there is no bisection 77"),
             (("bisect", "start"), "no alerted incident waits for a bisection"),
             (("bisect", "start", "--incident", 7), "there is no alerted incident 7"),
             (
@@ -371,6 +378,37 @@ class TestSettings:
             assert sentence.startswith("no database at postgresql://me:***@127.0.0.1:1/x: ")
             assert "secret" not in sentence
 
+    def test_a_password_is_never_shown_even_where_it_breaks_the_url(self, terminal: Terminal) -> None:
+        for url in (
+            "postgresql://me:hu@sh@127.0.0.1:1/x",
+            "postgresql://me:hu/sh@127.0.0.1:1/x",
+            "mysql://me:hush@127.0.0.1:1/x",
+        ):
+            terminal.monkeypatch.setenv("STEPWATCH_DATABASE_URL", url)
+            for said in (terminal.refuses("db", "migrate"), terminal("config", "show").out):
+                assert "me:***@127.0.0.1:1/x" in said
+                assert not re.search("hu.?sh", said)
+
+    def test_the_doctor_looks_at_the_rest_where_the_database_does_not_answer(
+        self, terminal: Terminal
+    ) -> None:
+        terminal.monkeypatch.setattr("stepwatch.runners.releases.released", lambda _: {})
+        done = terminal("doctor", "--json")
+        assert done.code == 1
+        found = {each["what"]: each for each in done.document}
+        assert found["database"]["sentence"].startswith("no database at postgresql://me:***@127.0.0.1:1/x: ")
+        assert found["source releases"]["grade"] == "ok"
+        lines = terminal("doctor").out.splitlines()
+        assert any(
+            line.startswith("error: database: no database") and " -> start it" in line for line in lines
+        )
+
+    def test_the_embedded_database_has_an_address_only_while_it_runs(self, terminal: Terminal) -> None:
+        terminal.monkeypatch.delenv("STEPWATCH_DATABASE_URL")
+        assert terminal.refuses("db", "url").startswith(
+            "the embedded database is not running; `stepwatch up`"
+        )
+
     @pytest.mark.parametrize(
         ("text", "sentence"),
         [
@@ -385,6 +423,12 @@ class TestSettings:
         (tmp_path / "stepwatch.toml").write_text(text, encoding="utf-8")
         for words in (("config", "check"), ("regressions", "list"), ("nightly", "0.10.2")):
             assert sentence in terminal.refuses(*words)
+
+    def test_a_suite_whose_folder_is_not_there(self, terminal: Terminal, tmp_path: Path) -> None:
+        (tmp_path / "stepwatch.toml").write_text("[suites.core]\nfolder = 'none'\n", encoding="utf-8")
+        assert terminal.refuses("config", "check") == (
+            f"suites.core.folder = '{tmp_path / 'none'}' is not accepted; accepted is a folder that is there"
+        )
 
     def test_they_are_shown_without_secrets(self, terminal: Terminal, tmp_path: Path) -> None:
         terminal.monkeypatch.setenv("STEPWATCH_TRANSPORTS__SLACK__TOKEN", "xoxb-secret")

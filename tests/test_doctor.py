@@ -97,11 +97,11 @@ def store(database: Database) -> tuple[int, int]:
             origin=m.Origin.NIGHTLY,
             night_id=night,
         )
-        series = m.Series(benchmark=benchmark, machine="local", protocol="1", source=SOURCE)
+        series = rows.ensure_series(connection, [benchmark], machine="local", protocol="1", source=SOURCE)
         number = bisections.open_bisection(
             connection,
             incident_id=None,
-            series_id=rows.ensure_series(connection, series),
+            series_id=series[0],
             path=[pair("1"), pair("2")],
             good="1",
             bad="2",

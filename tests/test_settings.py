@@ -110,6 +110,24 @@ def test_a_variable_counts_over_the_file(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert loaded.machines["local"].core == 1
 
 
+def test_a_relative_path_starts_at_its_file_or_where_the_variable_is_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "stepwatch.toml").write_text(
+        "state = 'there'\ncache = '~/kept'\n[suites.mine]\nfolder = '../suite'\n[suites.core]\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    monkeypatch.setenv("STEPWATCH_CONFIG", "../stepwatch.toml")
+    monkeypatch.setenv("HOME", "/home/me")
+    loaded = load()
+    assert (loaded.state, loaded.cache) == (tmp_path / "there", Path("/home/me/kept"))
+    assert loaded.suites["mine"].folder.resolve() == tmp_path.parent / "suite"
+    monkeypatch.setenv("STEPWATCH_STATE", "here")
+    assert load().state == tmp_path / "below" / "here"
+
+
 def test_the_named_file_is_read_in_place_of_the_one_at_hand(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -148,6 +166,22 @@ def test_the_named_file_is_read_in_place_of_the_one_at_hand(
         (
             "[thresholds]\nnoise = 'low'\n",
             "thresholds.noise = 'low' is not accepted; accepted is a valid number",
+        ),
+        (
+            "[transports.slack]\nenabled = true\ntoken = 'xoxb'\n",
+            "transports.slack.enabled = True is not accepted with no channel; accepted is true together with",
+        ),
+        (
+            "[transports.slack]\ntoken = 7\n",
+            "transports.slack.token = … is not accepted; accepted is a valid",
+        ),
+        (
+            "[suites.core]\nonly = '('\n",
+            "suites.core.only = '(' is not accepted; accepted is a regular expression (missing )",
+        ),
+        (
+            "[sources.releases]\nladder = []\n",
+            "sources.releases.ladder = [] is not accepted; accepted is a list of at least 1",
         ),
         ("thresholds = 3\n", "thresholds = 3 is not accepted; accepted is a valid table"),
         ("[sources.Big]\n", "the name 'Big' in sources is not accepted; accepted are a-z, 0-9, _, . and -"),

@@ -19,7 +19,7 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from stepwatch.stack import Stack, StackError, embedded_postgres, front, processes, running_database
+from stepwatch.stack import Stack, StackError, embedded_postgres, front, keeper, processes, running_database
 from stepwatch.stack.airflow_setup import Airflow
 from stepwatch.stack.folders import Folders
 from stepwatch.stack.parent import Order
@@ -265,6 +265,11 @@ class TestDeath:
             wait_for(lambda: not ours(used))
         assert str(used / "logs" / "postgres.log") in heard[-1]
         assert Stack(state=used, dags=used).failure() == heard[-1]
+
+    def test_on_a_full_disk_is_called_so(self, used: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert not keeper._space_note(Folders(state=used))
+        monkeypatch.setattr(keeper, "FULL_BYTES", 2**63)
+        assert keeper._space_note(Folders(state=used)) == f"; the disk is full at {used}"
 
     def test_a_strangers_stale_note_does_not_keep_postgres_from_starting(self, used: Path) -> None:
         with embedded_postgres(used):

@@ -188,8 +188,7 @@ def measurement(benchmark: m.Benchmark, value: float) -> m.Measurement:
 
 def series_id(connection: Connection) -> int:
     rows.ensure_machine(connection, MACHINE)
-    series = m.Series(benchmark=BENCHMARK, machine="local", protocol="1", source=SOURCE)
-    return rows.ensure_series(connection, series)
+    return rows.ensure_series(connection, [BENCHMARK], machine="local", protocol="1", source=SOURCE)[0]
 
 
 class TestConstraints:

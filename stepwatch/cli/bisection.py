@@ -99,9 +99,11 @@ def resume(bisection: int, *, as_json: bool) -> None:
 @click.argument("bisection", type=int)
 def cancel(bisection: int) -> None:
     """End an open bisection; what works at it stops before its next probe."""
+    from stepwatch import wiring
     from stepwatch.jobs.bisect import cancel as end
 
     with opened() as (_, database):
+        wiring.find_bisection(database, bisection)
         if not end(database, bisection):
             raise Refusal(f"bisection {bisection} is not open")
     write(f"bisection {bisection} is cancelled")

@@ -25,7 +25,9 @@ def _log_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--strict", is_flag=True, help="End with exit code 1 where a line is rejected."),
         click.option(
-            "--year", type=int, help="The year of the dates (default: the one in the first file's name)."
+            "--year",
+            type=click.IntRange(1970, 2100),
+            help="The year of the dates (default: the one in the first file's name).",
         ),
         click.option(
             "--better",

@@ -31,7 +31,9 @@ def play(settings: Settings, display: Progress, *, fresh: bool) -> None:
         AirflowError, StackError, UnreachableError: it could not go on.
     """
     ladder = settings.sources[settings.source].ladder
-    wiring.nights(settings, settings.source).night(ladder[0])  # no index, no nights: said before anything starts
+    wiring.nights(settings, settings.source).night(
+        ladder[0]
+    )  # no index, no nights: said before anything starts
     mine = settings.model_copy(
         update={
             "state": settings.state / "demo",

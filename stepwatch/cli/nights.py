@@ -138,8 +138,10 @@ def deliver() -> None:
     from stepwatch.jobs.deliver import deliver as send
 
     with opened() as (settings, database):
-        sent = send(database, wiring.transports(settings, write), say)
-    say(f"{sent} messages sent")
+        done = send(database, wiring.transports(settings, write), say)
+    say(f"{done.sent} messages sent")
+    if done.waiting:
+        raise Refusal(f"{done.waiting} messages could not be sent and wait for the next `stepwatch deliver`")
 
 
 COMMANDS = (nightly, backfill, detect, deliver)

@@ -72,7 +72,8 @@ def doctor(*, as_json: bool) -> None:
         show_json([vars(finding) for finding in findings])
     else:
         for finding in findings:
-            write(f"{finding.grade.value}: {finding.what}: {finding.sentence} {finding.remedy}".rstrip())
+            remedy = f" -> {finding.remedy}" if finding.remedy else ""
+            write(f"{finding.grade.value}: {finding.what}: {finding.sentence}{remedy}")
     bad = sum(finding.grade is Grade.ERROR for finding in findings)
     if bad:
         raise Refusal(f"{bad} of {len(findings)} checks failed")

@@ -104,8 +104,11 @@ def config() -> None:
 def check_config() -> None:
     """Say whether the settings are right, and which file they come from."""
     from stepwatch import settings as configuration
+    from stepwatch import wiring
 
-    settings_in_force()
+    settings = settings_in_force()
+    for name in settings.suites:
+        wiring.chosen_suite(settings, name)
     write(f"{configuration.config_file() or 'no file, all defaults'}: fine")
 
 
@@ -113,10 +116,12 @@ def check_config() -> None:
 @as_json
 def show_config(*, as_json: bool) -> None:
     """Print the settings in force; secrets are left out."""
+    from storage.engine import without_password
+
     document: dict[str, Any] = settings_in_force().model_dump(mode="json")
     document["transports"]["slack"]["token"] = "set" if document["transports"]["slack"]["token"] else ""
     if document["database_url"]:
-        document["database_url"] = _without_password(document["database_url"])
+        document["database_url"] = without_password(document["database_url"])
     if as_json:
         show_json(document)
         return
@@ -139,14 +144,14 @@ def migrate_database() -> None:
 @db.command("url")
 def database_url() -> None:
     """Print where the database is, with its password, for `psql` and the like."""
-    from stepwatch.stack import running_database
+    from stepwatch import wiring
 
     settings = settings_in_force()
-    if settings.database_url:
-        write(settings.database_url)
-        return
-    with running_database(settings.state) as url:
-        write(url)
+    services = wiring.local_stack(settings).status()
+    url = settings.database_url or (services and services.database_url)
+    if not url:
+        raise Refusal("the embedded database is not running; `stepwatch up` starts it and leaves it running")
+    write(url)
 
 
 def _flat(document: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
@@ -154,13 +159,6 @@ def _flat(document: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     for key, value in document.items():
         rows += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(prefix + key, value)]
     return rows
-
-
-def _without_password(url: str) -> str:
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")).geturl()
 
 
 COMMANDS = (regressions, report, config, db)

@@ -28,16 +28,15 @@ class CsvSeries:
 def parse_csv(text: str) -> CsvSeries:
     """The columns `time` and `value`; others are ignored.
 
-    ValueError: a column is missing, or a value is not a positive finite number (with its line).
+    ValueError: a column is missing or there twice, or a value is not a positive finite number (with its line).
     """
     reader = csv.DictReader(io.StringIO(text.removeprefix("\ufeff")), skipinitialspace=True)
     columns = [(name or "").strip() for name in reader.fieldnames or ()]
     reader.fieldnames = columns
     for name in ("time", "value"):
-        if name not in columns:
-            raise ValueError(
-                f"there is no column {name!r}; the first line has {', '.join(columns) or 'none'}"
-            )
+        if columns.count(name) != 1:
+            how = "there is no column" if name not in columns else "there is more than one column"
+            raise ValueError(f"{how} {name!r}; the first line has {', '.join(columns) or 'none'}")
     try:
         rows = [(row["time"] or "", (row["value"] or "").strip(), reader.line_num) for row in reader]
     except csv.Error as error:

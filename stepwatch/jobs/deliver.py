@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from alerts.transport import DeliveryError, Transport
 from storage.incidents import mark_sent, unsent
 from storage.rows import Database, exclusively
 
 
-def deliver(database: Database, transports: Sequence[Transport], say: Callable[[str], None]) -> int:
-    """Send every message of the outbox that a transport has not carried yet; returns how many were sent.
+@dataclass(frozen=True, kw_only=True)
+class Delivered:
+    """How many messages were sent, and how many wait for the next time."""
+
+    sent: int
+    waiting: int
+
+
+def deliver(database: Database, transports: Sequence[Transport], say: Callable[[str], None]) -> Delivered:
+    """Send every message of the outbox that a transport has not carried yet.
 
     One process at a time delivers to a transport. What could not be delivered stays and holds back the later
     messages of its own incident, so that a thread is never out of order.
     """
-    sent = 0
+    sent = waiting = 0
     for transport in transports:
         with exclusively(database, "deliver", transport.name) as connection:
             held: set[int | None] = set()
             threads: dict[int | None, str | None] = {}
             for row in unsent(connection, transport.name):
                 if row.incident_id in held and row.incident_id is not None:
+                    waiting += 1
                     continue
                 thread = row.thread or threads.get(row.incident_id)
                 error = None
@@ -30,6 +40,7 @@ def deliver(database: Database, transports: Sequence[Transport], say: Callable[[
                     reference = transport.deliver(row.message, thread=thread)
                 except DeliveryError as refused:
                     error = str(refused)
+                    waiting += 1
                     held.add(row.incident_id)
                     say(f"{transport.name}: {error}")
                 else:
@@ -37,4 +48,4 @@ def deliver(database: Database, transports: Sequence[Transport], say: Callable[[
                     threads.setdefault(row.incident_id, reference)
                 with database.begin() as own:  # said is said, whatever happens to the messages after it
                     mark_sent(own, row.id, transport.name, thread=reference, error=error)
-    return sent
+    return Delivered(sent=sent, waiting=waiting)

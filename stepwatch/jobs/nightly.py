@@ -34,4 +34,4 @@ def nightly(
         record(place, run_key)
     if detect(place).suspects:
         confirm(place)
-    return deliver(place.database, place.transports, place.say)
+    return deliver(place.database, place.transports, place.say).sent

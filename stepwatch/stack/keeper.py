@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -24,6 +25,8 @@ from stepwatch.stack.leftovers import AIRFLOW_GRACE_S, POSTGRES_GRACE_S, sweep
 from stepwatch.stack.lock import Lock
 from stepwatch.stack.parent import Ended, Order, Parent
 from stepwatch.stack.starting import start
+
+FULL_BYTES = 64 * 1024**2  # less than Postgres needs to start
 
 
 def start_warden(folders: Folders, lock: Lock) -> tuple[int, int]:
@@ -85,9 +88,20 @@ def keep(parent: Parent, order: Order, lock: Lock) -> int:
     except Ended:
         return 0
     except (StackError, OSError) as error:
-        parent.folders.failure.write_text(str(error))
-        parent.say("crashed" if ready else "failed", sentence=str(error))
+        sentence = str(error) + _space_note(parent.folders)
+        with contextlib.suppress(OSError):
+            parent.folders.failure.write_text(sentence)
+        parent.say("crashed" if ready else "failed", sentence=sentence)
         return 1
+
+
+def _space_note(folders: Folders) -> str:
+    """A full disk breaks every program in its own words: the common reason is added to them."""
+    for folder in (folders.state, folders.postgres):
+        with contextlib.suppress(OSError):
+            if shutil.disk_usage(folder).free < FULL_BYTES:
+                return f"; the disk is full at {folder}"
+    return ""
 
 
 def main() -> int:
