@@ -91,9 +91,9 @@ def incident_place(connection: Connection, incident_id: int) -> IncidentPlace | 
 
 
 def waiting_incidents(connection: Connection) -> list[int]:
-    """Alerted regressions without a finished bisection, the oldest first; recovered ones are among them.
+    """Alerted incidents without a finished bisection: regressions first, then the oldest; recovered ones among them.
 
-    Imported series can't be run; improvements and what failed too often wait for a person's own request.
+    Imported series can't be run; what failed too often waits for a person's own request.
     """
     ended = sa.select(sa.func.count()).where(
         t.bisection.c.incident_id == t.incident.c.id, t.bisection.c.state == "failed"
@@ -106,11 +106,14 @@ def waiting_incidents(connection: Connection) -> list[int]:
         .join(t.source)
         .where(
             t.source.c.kind != model.SourceKind.LOGS.value,
-            t.incident.c.direction == model.Direction.REGRESSION.value,
             ~done.exists(),
             ended.scalar_subquery() < ATTEMPTS,
         )
-        .order_by(t.incident.c.opened_at, t.incident.c.id)
+        .order_by(
+            t.incident.c.direction == model.Direction.IMPROVEMENT.value,
+            t.incident.c.opened_at,
+            t.incident.c.id,
+        )
     )
     return [row.id for row in connection.execute(query)]
 
