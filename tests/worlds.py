@@ -7,6 +7,7 @@ import json
 import re
 import secrets
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -146,7 +147,9 @@ class ScriptedRunner:
             return values
         written = document(values, only=process.only or "", seed=process.seed)
         process.out.parent.mkdir(parents=True, exist_ok=True)
-        process.out.write_text(json.dumps(written), encoding="utf-8")
+        beside = process.out.with_name(f"{process.out.name}.{threading.get_ident()}")
+        beside.write_text(json.dumps(written), encoding="utf-8")
+        beside.replace(process.out)  # whole or not at all: others read it at the same time
         return written
 
     def cancel(self) -> None:
