@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import doctest
 import itertools
+import shutil
+import subprocess
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -222,6 +224,30 @@ def test_nothing_outside_the_file_is_needed(database: Database, tmp_path: Path) 
     assert "url(" not in style
     assert "@import" not in style
     assert "://" not in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.browser
+def test_a_browser_shows_it_and_asks_for_nothing(database: Database, tmp_path: Path) -> None:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+    store_story(database)
+    path = report(database, tmp_path / "report.html")
+    quiet = ("gpu", "quic", "background-networking", "component-update", "sync", "dev-shm-usage")
+    shown = subprocess.run(
+        [
+            *(chromium, "--headless", "--no-sandbox", "--no-first-run", "--enable-logging=stderr"),
+            *(f"--disable-{each}" for each in quiet),
+            *(f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", path.as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert "CONSOLE" not in shown.stderr
+    assert "What the nights say" in shown.stdout
+    assert 'id="incident-1"' in shown.stdout
 
 
 def test_every_drawing_says_what_it_shows(database: Database, tmp_path: Path) -> None:
