@@ -35,6 +35,7 @@ WORD = {"type": ["null", "string"], "default": None}
         ),
     },
     tags=["stepwatch"],
+    description=__doc__,
     doc_md=__doc__,
 )
 def _bisect() -> None:

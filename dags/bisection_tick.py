@@ -19,6 +19,7 @@ from stepwatch import wiring
     max_active_runs=1,
     default_args={"retries": 1},
     tags=["stepwatch"],
+    description=__doc__,
     doc_md=__doc__,
 )
 def _bisect_tick() -> None:

@@ -16,6 +16,7 @@ from stepwatch.jobs import deliver
     catchup=False,
     max_active_runs=1,
     tags=["stepwatch"],
+    description=__doc__,
     doc_md=__doc__,
 )
 def _deliver() -> None:

@@ -35,6 +35,7 @@ WORD = {"type": ["null", "string"], "default": None}
         "fresh": Param(default=False, type="boolean", description="measure again what has been measured"),
     },
     tags=["stepwatch"],
+    description=__doc__,
     doc_md=__doc__,
 )
 def _nightly() -> None:

@@ -47,8 +47,8 @@ def regression(connection: Connection, regression_id: int) -> dict[str, Any] | N
     row = found[0]
     row["points"] = read(
         connection,
-        "select label, at, outcome, reason, value, low, high, samples from reporting.points"
-        " where series_id = :id order by at, label",
+        "select label, at, outcome, coalesce(reason, gap_reason) as reason, value, low, high, warnings"
+        " from reporting.series_nights where series_id = :id order by at, label",
         id=row["series_id"],
     )
     row["evidence"] = read(

@@ -225,7 +225,7 @@ class TestImport:
     def test_it_counts_the_nights_and_does_so_again(self, terminal: Terminal, database: Database) -> None:
         words = ("import-logs", GUIDE, "--benchmark", "xlb.mlups")
         first = terminal(*words, "--json")
-        assert first.document == {"nights": 77, "measured": 60, "failed": 1, "gaps": 16}
+        assert first.document == {"nights": 77, "measured": 60, "failed": 1, "gaps": 16, "told": 2}
         again = terminal(*words)
         assert (again.code, again.err) == (0, "")
         assert again.out == "77 nights: 60 measured, 1 failed, 16 gaps\n"
@@ -236,10 +236,14 @@ class TestImport:
             ("2023-08-24", "2023-08-26", "regression"),
         ]
         shown = terminal("regressions", "show", listed[1]["regression_id"], "--json").document
-        assert len(shown["points"]) == 61
+        assert len(shown["points"]) == 77
         assert shown["change"] == pytest.approx(-0.0703, abs=1e-3)
         in_words = terminal("regressions", "show", listed[1]["regression_id"]).out
-        assert "baseline: 577.291 MLUPS, level: 536.716 (-7.0%)" in in_words
+        assert "577.3 MLUPS -> 536.7 MLUPS (-7.0 % against the level before)" in in_words
+        rows = {line.split()[0]: line.split(None, 1)[1].strip() for line in in_words.splitlines()[5:]}
+        assert rows["2023-08-25"].startswith("benchmark_failed: ")
+        assert rows["2023-08-26"].endswith("first on the new level")
+        assert rows["2023-08-31"] == "no line in the log"
         assert "incident 1 is of figures that were imported" in terminal.refuses(
             "bisect", "start", "--incident", 1
         )
@@ -281,7 +285,7 @@ class TestDetect:
                 }
             ],
         }
-        assert terminal("detect", file).out == "step in (t5, t6]: x 0.93\n"
+        assert terminal("detect", file).out == "step in (t5, t6]: x 0.93 (100 -> 93)\n"
         assert terminal("detect", file, "--noise", "0.5").out == "no step\n"
 
     def test_mistakes_in_a_csv(self, terminal: Terminal, tmp_path: Path) -> None:

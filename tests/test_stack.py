@@ -320,6 +320,22 @@ class TestOneAtATime:
             assert ask(url, "SELECT 1") == 1
         assert first.wait() == 0
 
+    def test_a_command_waits_for_what_is_starting_and_uses_it(self, used: Path) -> None:
+        code = (
+            "from stepwatch.stack import front; from stepwatch.stack.parent import Order\n"
+            "with front._kept(Order(kind='demo', state=str(state)), print):\n"
+            "    print('ready', flush=True); time.sleep(600)"
+        )
+        starter = start_elsewhere(used, code)
+        wait_for(
+            lambda: Folders(state=used).lock.exists() and "starting" in Folders(state=used).lock.read_text()
+        )
+        with running_database(used) as url:
+            assert ask(url, "SELECT 1") == 1
+            assert json.loads(Folders(state=used).lock.read_text())["kind"] == "demo"
+        starter.kill()
+        wait_for(lambda: not ours(used))
+
     def test_a_command_uses_what_is_running(self, used: Path) -> None:
         with front._kept(Order(kind="demo", state=str(used)), lambda _: None) as services:
             with running_database(used) as url:

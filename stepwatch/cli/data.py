@@ -151,10 +151,18 @@ def import_logs(
         say(f"{label}: {old:g} is stored and stays; the log says {new:g}")
     if as_json:
         show_json(
-            {"nights": done.nights, "measured": done.measured, "failed": done.failed, "gaps": done.gaps}
+            {
+                "nights": done.nights,
+                "measured": done.measured,
+                "failed": done.failed,
+                "gaps": done.gaps,
+                "told": done.told,
+            }
         )
     else:
         write(f"{done.nights} nights: {done.measured} measured, {done.failed} failed, {done.gaps} gaps")
+        if done.told:
+            write(f"{done.told} regressions or improvements are new: stepwatch regressions list")
     _end(log, strict=strict, conflicts=len(done.conflicts))
 
 

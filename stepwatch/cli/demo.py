@@ -8,6 +8,8 @@ Everything is started for the demo and ended with it, also when it is killed.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +59,7 @@ def play(settings: Settings, display: Progress, *, fresh: bool) -> None:
             )
             told = _Told(database, show)
             _nights(mine, database, airflow, display, told, fresh=fresh)
-            _search(airflow, display, told)
+            _search(database, airflow, display, told)
             _answers(database, show)
             path = report(database, mine.state / "report.html")
         show(f"report: {path}")
@@ -89,11 +91,18 @@ def _nights(
     """Step 1: the ladder, one run of the DAG `nightly` a release, in order."""
     ladder = settings.sources[settings.source].ladder
     task = display.add_task("nights", total=len(ladder))
-    for label in ladder:
-        kept = not fresh and _measured(database, label)
+    for number, label in enumerate(ladder, start=1):
+        kept = not fresh and _settled(database, label)
         if not kept:
             conf = {"release": label, "fresh": fresh}
-            _follow(airflow, display, task, "nightly", airflow.trigger("nightly", conf), f"night {label}")
+            _follow(
+                airflow,
+                display,
+                task,
+                "nightly",
+                airflow.trigger("nightly", conf),
+                f"night {label} ({number} of {len(ladder)})",
+            )
         display.console.print(
             f"night {label}: {_night_line(database, label)}{' (kept from before)' if kept else ''}"
         )
@@ -102,35 +111,56 @@ def _nights(
     display.remove_task(task)
 
 
-def _search(airflow: Airflow, display: Progress, told: _Told) -> None:
+def _tried(database: Database, run: str) -> str:
+    """How far the bisection of a run `bisect__<bisection>` is."""
+    query = "select count(*) as tried from reporting.probes where bisection_id = :number"
+    with database.begin() as connection:
+        return f", {read(connection, query, number=int(run.rpartition('__')[2]))[0]['tried']} pairs tried"
+
+
+def _search(database: Database, airflow: Airflow, display: Progress, told: _Told) -> None:
     """Step 2: `bisect_tick` once, and every run of `bisect` that it starts."""
     task = display.add_task("looking for incidents that wait for a bisection", total=None)
     _follow(airflow, display, task, "bisect_tick", airflow.trigger("bisect_tick", {}), "bisect_tick")
     while running := airflow.runs("bisect"):
         run = str(running[0]["dag_run_id"])
-        _follow(airflow, display, task, "bisect", run, run)
+        _follow(airflow, display, task, "bisect", run, run, more=partial(_tried, database, run))
         told.look()
     told.look()
     display.remove_task(task)
 
 
-def _follow(airflow: Airflow, display: Progress, task: TaskID, dag: str, run: str, name: str) -> None:
+def _follow(
+    airflow: Airflow,
+    display: Progress,
+    task: TaskID,
+    dag: str,
+    run: str,
+    name: str,
+    more: Callable[[], str] = str,
+) -> None:
     """Wait for a run's end, showing the task that it is at; a failed run is said, and the demo goes on."""
-    state = ""
+    state, shown = "", ""
     while state not in ENDED:
         state, at = airflow.state(dag, run)
-        display.update(task, description=f"{name}: {at or state}")
+        doing = f"{name}: {at or state}{more()}"
+        display.update(task, description=doing)
+        if not display.console.is_terminal and doing != shown and state not in ENDED:
+            display.console.print(f"  {doing}")  # no bar is drawn in a file
+        shown = doing
         time.sleep(POLL_S)
     if state == "failed":
         display.console.print(f"{name}: the run failed; see {airflow.logs}/dag_id={dag}/run_id={run}")
 
 
-def _measured(database: Database, label: str) -> bool:
+def _settled(database: Database, label: str) -> bool:
+    """Whether a night was measured, or is known to be a gap."""
+    query = """
+        select 1 from reporting.runs where label = :label and outcome = 'ok'
+        union all select 1 from reporting.nights where label = :label and gap_reason is not null
+    """
     with database.begin() as connection:
-        found = read(
-            connection, "select 1 from reporting.runs where label = :label and outcome = 'ok'", label=label
-        )
-    return bool(found)
+        return bool(read(connection, query, label=label))
 
 
 def _night_line(database: Database, label: str) -> str:
@@ -176,12 +206,16 @@ def _answers(database: Database, show: Any) -> None:
         gaps = read(connection, "select label from reporting.nights where gap_reason is not null order by at")
     if gaps:
         labels = ", ".join(row["label"] for row in gaps)
-        show(f"  missing: {labels} could not be measured (why: above), so what changed there has no answer")
+        show(f"  missing: {labels} could not be measured (why: above), so what changed there has no answer;")
+        show(
+            "  where a Python is the reason, install one that has wheels beside this one and run with FRESH=1"
+        )
 
 
 def _more(state: Path, show: Any) -> None:
     where = f".venv/bin/stepwatch --state {state}"
     show("look further:")
     show(f"  {where} regressions list")
+    show(f"  {where} regressions show 1")
     show(f"  {where} bisect status")
     show(f"  {where} bisect show 1")

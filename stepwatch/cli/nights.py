@@ -119,16 +119,24 @@ def _detect_in_file(file: Path, noise: float | None, *, as_json: bool) -> None:
 
     try:
         series = parse_csv(file.read_text(encoding="utf-8"))
-        document = detection_json(series, find(series.values, noise=noise))
+        found = find(series.values, noise=noise)
+        document = detection_json(series, found)
     except (ValueError, UnicodeDecodeError) as error:
         raise Refusal(f"{file}: {error}") from None
     if as_json:
         show_json(document)
         return
-    for step in document["steps"]:
-        write(f"step in ({step['after']}, {step['through']}]: x {step['ratio']:.4g}")
+    levels = [segment["level"] for segment in document["segments"]]
+    for step, old, new in zip(document["steps"], levels, levels[1:], strict=False):
+        write(f"step in ({step['after']}, {step['through']}]: x {step['ratio']:.4g} ({old:.6g} -> {new:.6g})")
     if not document["steps"]:
         write("no step")
+    if series.values and len(series.values) - 1 in found.odd:
+        off = series.values[-1] / levels[-1] - 1
+        write(
+            f"the last value, at {series.times[-1]}, is {off:+.1%} off the level of {levels[-1]:.6g}:"
+            " a step or an odd one, which the next values show"
+        )
 
 
 @click.command()

@@ -49,6 +49,8 @@ def list_regressions(*, everything: bool, as_json: bool) -> None:
 @as_json
 def show_regression(regression_id: int, *, as_json: bool) -> None:
     """Show one: its points, its evidence, what a bisection found."""
+    from stepwatch.core.model import title
+    from stepwatch.core.units import format_change, format_value
     from storage.reading import regression as read
 
     with opened() as (_, database), database.begin() as connection:
@@ -58,26 +60,40 @@ def show_regression(regression_id: int, *, as_json: bool) -> None:
     if as_json:
         show_json(found)
         return
-    for key in (
-        "benchmark",
-        "params",
-        "machine",
-        "source",
-        "direction",
-        "state",
-        "after",
-        "through",
-        "raised",
-    ):
-        write(f"{key}: {found[key]}")
+    unit = found["unit"]
+    write(f"{found['direction']}, {found['state']}: {title(found['benchmark'], found['params'])}")
+    write(f"in ({found['after']}, {found['through']}] of {found['source']} on {found['machine']}")
     write(
-        f"baseline: {found['baseline']:.6g} {found['unit']}, level: {found['level']:.6g} ({found['change']:+.1%})"
+        f"{format_value(found['baseline'], unit)} -> {format_value(found['level'], unit)}"
+        f" ({format_change(old=found['baseline'], new=found['level'])} against the level before)"
     )
+    write(f"told when the newest night was {found['raised']}" if found["raised"] else "nobody was told yet")
     for evidence in found["evidence"]:
         write(f"measured again: {evidence['verdict']}: {evidence['reason']}")
     for culprit in found["culprits"]:
         write(f"culprit: {culprit['reason']}")
-    show_table(found["points"], ("label", "value", "outcome", "samples"), empty="no points")
+    rows = [_in_words(point, found["through"], unit) for point in found["points"]]
+    show_table(rows, ("night", "value", "interval", "what is to be known"), empty="no points")
+
+
+def _in_words(point: dict[str, Any], through: str, unit: str) -> dict[str, str]:
+    """A night of a series: its value, or what happened instead."""
+    from stepwatch.core.units import format_value
+
+    def shown(key: str) -> str:
+        return format_value(point[key], unit)
+
+    measured = point["value"] is not None
+    happened = ": ".join(word for word in (point["outcome"], point["reason"]) if word) or "not measured"
+    known = list(point["warnings"] or ()) if measured else [happened]
+    if point["label"] == through:
+        known.insert(0, "first on the new level")
+    return {
+        "night": point["label"],
+        "value": shown("value") if measured else "",
+        "interval": f"{shown('low')} to {shown('high')}" if measured and point["low"] is not None else "",
+        "what is to be known": "; ".join(known),
+    }
 
 
 @click.command()

@@ -8,7 +8,6 @@ search goes on where it was.
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,10 +15,9 @@ from dataclasses import replace
 from alerts import message
 from stepwatch.core import documents
 from stepwatch.core.bisection.blame import Answer, Ask, blame, distinct
-from stepwatch.core.bisection.compare import FIRST_LOOK
+from stepwatch.core.bisection.compare import FIRST_LOOK, level
 from stepwatch.core.bisection.plan import Brackets, GiveUp, Next, Observation, Policy, PolicyKind, plan
 from stepwatch.core.model import Benchmark, CommitPair, Culprit, Origin, Outcome, title
-from stepwatch.core.units import low_quantile
 from stepwatch.jobs.bench import run_folder
 from stepwatch.jobs.measure import alternate, measure_some
 from stepwatch.jobs.open_bisection import RefusedError
@@ -163,8 +161,8 @@ class _Work:
         ]
         if min(len(values) for values in ends) < FIRST_LOOK:
             return MIN_EFFECT
-        good, bad = (low_quantile(list(values), self.benchmark.better) for values in ends)
-        return max(MIN_EFFECT, math.expm1(abs(math.log(bad / good)) / 10))
+        good, bad = (level(values, self.benchmark.better).log for values in ends)
+        return max(MIN_EFFECT, math.expm1(abs(bad - good) / 10))
 
     def on_path(self) -> dict[int, Observation]:
         """The observations of the candidates that have a place on the path."""
@@ -200,7 +198,7 @@ class _Work:
             with place.database.begin() as connection:
                 bisections.save_probe(connection, probe_id, outcome=result.outcome, reason=result.reason)
             return
-        value = low_quantile(list(result), self.benchmark.better)
+        value = math.exp(level(result, self.benchmark.better).log)
         place.say(f"bisection {self.row.id}: {pair} is {value:.3g} times the good end")
         with place.database.begin() as connection:
             bisections.save_probe(connection, probe_id, outcome=Outcome.OK, ratios=result, value=value)
@@ -240,8 +238,8 @@ class _Work:
                 environment=opened.environment,
                 probe_id=probe_id,
             )
-        level = statistics.median(old)
-        return tuple(value / level for value in new)
+        unit = math.exp(level(old, self.benchmark.better).log)
+        return tuple(value / unit for value in new)
 
     def _key(self, pair: CommitPair) -> str:
         return f"probe/{self.row.id}/{pair}"

@@ -24,12 +24,16 @@ MACHINE = "imported"
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """How many nights there are of each kind, and which had another value stored already (label, old, new)."""
+    """How many nights there are of each kind, and which had another value stored already (label, old, new).
+
+    `told` is how many regressions and improvements of any series of the source people were told of just now.
+    """
 
     nights: int
     measured: int
     failed: int
     gaps: int
+    told: int
     conflicts: tuple[tuple[str, float, float], ...]
 
 
@@ -58,12 +62,13 @@ def import_logs(
             _save(connection, night, benchmark, where, machine)
         gaps = [night for night in nights if night.gap]
         save_gaps(connection, where, [_night(where, night, "no line in the log") for night in gaps])
-    detect_in(database, machine=machine, source=where, settings=settings, noise=noise)
+    found = detect_in(database, machine=machine, source=where, settings=settings, noise=noise)
     return Imported(
         nights=len(nights),
         measured=sum(night.value is not None for night in nights),
         failed=sum(night.failure is not None for night in nights),
         gaps=len(gaps),
+        told=found.told,
         conflicts=tuple(conflicts),
     )
 

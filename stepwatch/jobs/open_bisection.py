@@ -105,7 +105,8 @@ def _series(place: Workplace, name: str) -> int:
     if any(series.source.kind is SourceKind.LOGS for series in found.values()):
         raise RefusedError(f"{name} was imported; its nights can't be run")
     raise RefusedError(
-        f"no benchmark {name} has been measured on {place.machine.name} with the source {place.source.name}"
+        f"no benchmark {name} has been measured on {place.machine.name} with the source {place.source.name}; "
+        "measure one of its nights first (the DAG nightly, or stepwatch nightly) and ask again"
     )
 
 

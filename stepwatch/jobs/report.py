@@ -7,6 +7,7 @@ then moved there, so a reader never sees half of it. All that it says is read fr
 from __future__ import annotations
 
 import datetime as dt
+import math
 import os
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from typing import Any
 
 import jinja2
 
+from alerts import message
 from stepwatch.core.model import Better, Direction, Disposition, State, title
 from stepwatch.core.units import format_change, format_value, slowdown
 from stepwatch.jobs import charts
@@ -23,6 +25,7 @@ from storage.reading import Rows
 from storage.rows import Database
 
 OVER = (State.RECOVERED, State.ENVIRONMENT)
+LOST = "lost again"
 
 
 def report(database: Database, path: Path) -> Path:
@@ -120,17 +123,26 @@ def _failure_rows(failures: Rows) -> Rows:
 
 
 def _incident(row: dict[str, Any]) -> dict[str, Any]:
-    head = next((each["message"] for each in row["messages"] if each["kind"] == "head"), None)
-    states = sorted({each["state"] for each in row["regressions"]})
+    moved = sorted(row["regressions"], key=lambda each: -abs(math.log(each["level"] / each["baseline"])))
+    head = {"after": row["after"], "through": row["through"], "machine": row["machine"]}
+    states = sorted({_state(each) for each in row["regressions"]})
+    over = LOST if row["direction"] == Direction.IMPROVEMENT else State.RECOVERED.value
     return {
         **row,
-        "title": head["title"] if head else f"{row['direction']} in ({row['after']}, {row['through']}]",
-        "state": State.RECOVERED.value if row["recovered_at"] is not None else ", ".join(states),
+        # from the figures of now, as those below it; what was said at the time is in the thread
+        "title": message.head(Direction(row["direction"]), regressions=moved, **head)["title"],
+        "state": over if row["recovered_at"] is not None else ", ".join(states),
         "over": row["recovered_at"] is not None or row["direction"] == Direction.IMPROVEMENT,
         "later": [each for each in row["messages"] if each["kind"] != "head"],
         "regressions": [_moved(each) for each in row["regressions"]],
         "bisections": [_search(each) for each in row["bisections"]],
     }
+
+
+def _state(row: dict[str, Any]) -> str:
+    """A regression's state; what was gained and is lost again has not recovered."""
+    lost = row["direction"] == Direction.IMPROVEMENT and row["state"] == State.RECOVERED
+    return LOST if lost else str(row["state"])
 
 
 def _moved(row: dict[str, Any]) -> dict[str, Any]:
@@ -151,6 +163,7 @@ def _moved(row: dict[str, Any]) -> dict[str, Any]:
     return {
         **row,
         "title": title(row["benchmark"], row["params"]),
+        "state": _state(row),
         "said": f"{format_change(old=row['baseline'], new=row['level'])}, {'slower' if worse else 'faster'}",
         "evidence": evidence,
     }

@@ -23,6 +23,8 @@ from stepwatch.stack.parent import Order
 from stepwatch.stack.processes import MARK, Process
 
 END_WAIT_S = 30.0
+START_WAIT_S = 300.0
+STAYING = {"up", "demo"}  # whose services others may use
 _CLONE = Path(__file__).resolve().parents[2]
 
 OnEvent = Callable[[str], None]
@@ -116,12 +118,26 @@ def embedded_postgres(state: Path, *, throwaway: bool = False) -> Iterator[str]:
 @contextlib.contextmanager
 def running_database(state: Path) -> Iterator[str]:
     """The URL of our database: the running stack's, else one that is started for this block."""
+    _wait_while_starting(state)
     services = _record(state).get("services")
-    if services and _record(state).get("kind") in {"up", "demo"}:
+    if services and _record(state).get("kind") in STAYING:
         yield services["database_url"]
     else:
         with embedded_postgres(state) as url:
             yield url
+
+
+def _wait_while_starting(state: Path) -> None:
+    """Until services that will stay are ready, where a living keeper is just starting them."""
+    folders = Folders(state=state)
+    deadline = time.monotonic() + START_WAIT_S
+    while time.monotonic() < deadline:
+        holder = read_json(folders.lock)
+        keeper = Process(pid=int(holder.get("pid", 0)), started=str(holder.get("started", "")))
+        starting = holder.get("kind") in STAYING and holder.get("phase") == "starting"
+        if not starting or not processes.is_alive(keeper):
+            return
+        time.sleep(0.2)
 
 
 def end_services(state: Path) -> list[str]:

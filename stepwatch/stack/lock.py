@@ -13,6 +13,11 @@ from stepwatch.stack.folders import Folders, StackError, read_json
 from stepwatch.stack.parent import Order, Parent
 
 LOCK_WAIT_S = 20.0
+REMEDIES = {
+    "up": "`stepwatch down` ends it",
+    "demo": "wait until it has ended",
+    "command": "wait until it has ended; after `stepwatch up` several commands work at once",
+}
 
 
 class Lock:
@@ -33,9 +38,11 @@ class Lock:
                 holder = read_json(self._folders.lock)
                 stays = holder.get("kind") in {"demo", "up"} and holder.get("phase") == "ready"
                 if stays or time.monotonic() > deadline:
+                    kind = holder.get("kind", "unknown")
+                    remedy = REMEDIES.get(kind, "wait until it has ended")
                     raise StackError(
-                        f"{self._folders.state} is in use by `stepwatch` ({holder.get('kind', 'unknown')}, process "
-                        f"{holder.get('pid', 'unknown')}): wait until it has ended, or end it with `make down`"
+                        f"{self._folders.state} is in use by `stepwatch` ({kind}, process {holder.get('pid', 'unknown')}, "
+                        f"{holder.get('phase', 'unknown')}): {remedy}"
                     ) from None
                 parent.pause(0.1)
             else:
