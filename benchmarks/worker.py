@@ -33,14 +33,17 @@ ENDED = "the process ended while this was running"
 SUITE = "benchmarks"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
-_NOT_BENCHMARKS = ("benchmark", "protocol", "worker")
+_NOT_BENCHMARKS = ("benchmark", "facts", "protocol", "worker")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit code."""
     options = _parse(arguments)
-    # Both are read when jax and the benchmarks' modules are imported.
+    # They are read when jax and the benchmarks' modules are imported.
     os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+    os.environ.pop(
+        "JAX_COMPILATION_CACHE_DIR", None
+    )  # without the other, in earlier versions, it turns the cache on
     os.environ["STEPWATCH_SIZE"] = options.size
     out = _read_out()
     if isinstance(out, str):
@@ -218,7 +221,7 @@ def _unreached(kind: Any, params: tuple[Any, ...]) -> dict[str, Any]:
 def _summary(record: dict[str, Any]) -> str:
     if record["status"] != "ok":
         return f"{record['status']}, {record['reason']}"
-    (judged,) = (metric for metric in record["metrics"] if metric["judged"])
+    judged = protocol.leading(record)
     middle = sorted(judged["blocks"])[len(judged["blocks"]) // 2]
     return f"{middle:.4g} {judged['unit']} in {len(judged['blocks'])} blocks"
 
@@ -237,9 +240,27 @@ def _device() -> dict[str, Any]:
 
 
 def _settings() -> dict[str, Any]:
+    """What the figures depend on beside the environment; `autotuning` by the digits of its file where it has one."""
     affinity = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     threads = {name: os.environ.get(name) for name in THREADS}
-    return {"affinity": affinity, "threads": threads, "xla_flags": os.environ.get("XLA_FLAGS", "")}
+    flags = os.environ.get("XLA_FLAGS", "")
+    config = importlib.import_module("jax").config
+    return {
+        "affinity": affinity,
+        "threads": threads,
+        "xla_flags": flags,
+        "autotuning": _autotuning(flags),
+        "compilation_cache": getattr(config, "jax_compilation_cache_dir", None) is not None
+        and getattr(config, "jax_enable_compilation_cache", True),
+    }
+
+
+def _autotuning(flags: str) -> str:
+    """Whether XLA chooses a GPU's kernels afresh at each compile, or takes what a file says."""
+    frozen = re.search(r"--xla_gpu_load_autotune_results_from=(\S+)", flags)
+    if frozen is None:
+        return "fresh"
+    return f"frozen {hashlib.sha256(Path(frozen[1]).read_bytes()).hexdigest()[:16]}"
 
 
 def _load_warnings() -> list[str]:

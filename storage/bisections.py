@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import distinct_on
 
 from stepwatch.core import model
 from storage import tables as t
@@ -119,13 +120,20 @@ def waiting_incidents(connection: Connection) -> list[int]:
 
 
 def series_named(connection: Connection, name: str) -> list[int]:
-    """The ids of the judged series of a benchmark, by its name alone or its name with parameters."""
-    query = sa.select(t.series.c.id, t.series.c.benchmark, t.series.c.params).where(t.series.c.judged)
-    return [
-        row.id
-        for row in connection.execute(query.order_by(t.series.c.id))
-        if name in {row.benchmark, model.title(row.benchmark, row.params)}
-    ]
+    """The ids of the measured (not counted) judged series of a benchmark, by its name alone or with its parameters.
+
+    Of several protocols or versions it is the newest: the older ones can't be measured now.
+    """
+    names = ("benchmark", "params", "metric", "machine_id", "source_id")
+    program = [t.series.c[name] for name in names]
+    query = (
+        sa.select(t.series.c.id, t.series.c.benchmark, t.series.c.params)
+        .where(t.series.c.judged, ~t.series.c.exact)
+        .order_by(*program, t.series.c.id.desc())
+        .ext(distinct_on(*program))
+    )
+    found = connection.execute(query).all()
+    return sorted(row.id for row in found if name in {row.benchmark, model.title(row.benchmark, row.params)})
 
 
 def open_bisection(

@@ -101,7 +101,7 @@ def ensure_series(
     )
     columns = ("benchmark", "version", "params", "metric", "unit", "better")
     known = {
-        model.digest([row[name] for name in (*columns, "judged")]): int(row["id"])
+        model.digest([row[name] for name in (*columns, "judged", "exact")]): int(row["id"])
         for row in connection.execute(query).mappings()
     }
     ids = []
@@ -113,8 +113,9 @@ def ensure_series(
                 strict=True,
             )
         )
-        number = known.get(model.digest([*keys.values(), each.judged]))
-        ids.append(number or upsert(connection, t.series, {**keys, **where}, {"judged": each.judged}))
+        values = {"judged": each.judged, "exact": each.exact}
+        number = known.get(model.digest([*keys.values(), *values.values()]))
+        ids.append(number or upsert(connection, t.series, {**keys, **where}, values))
     return ids
 
 
@@ -171,6 +172,7 @@ def load_series(connection: Connection, series_id: int) -> model.Series:
             unit=row["unit"],
             better=model.Better(row["better"]),
             judged=row["judged"],
+            exact=row["exact"],
         ),
         machine=row["machine"],
         protocol=row["protocol"],

@@ -6,15 +6,16 @@ is the same as saving them once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from stepwatch.core import model
 from storage import tables as t
-from storage.rows import Connection, ensure_environment, ensure_series, machine_id
+from storage.rows import Connection, ensure_environment, ensure_series, machine_id, upsert
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +86,20 @@ def attach_environment(connection: Connection, run_id: int, environment: model.E
     connection.execute(sa.update(t.run).where(t.run.c.id == run_id).values(environment_id=environment_id))
 
 
+def attach_machine_state(
+    connection: Connection,
+    run_id: int,
+    fingerprint: Mapping[str, Any],
+    conditions: Sequence[Mapping[str, Any]],
+) -> None:
+    """Say on what a run is made: the machine as it stays (a row of its own, once), and what moved, one a process."""
+    machine = connection.execute(sa.select(t.run.c.machine_id).where(t.run.c.id == run_id)).scalar_one()
+    keys = {"machine_id": machine, "fingerprint_hash": model.digest(fingerprint)}
+    state = upsert(connection, t.machine_state, keys, {"fingerprint": fingerprint}) if fingerprint else None
+    values = {"machine_state_id": state, "conditions": list(conditions)}
+    connection.execute(sa.update(t.run).where(t.run.c.id == run_id).values(values))
+
+
 def finish_run(
     connection: Connection,
     run_id: int,
@@ -150,17 +165,19 @@ def _measurement_row(run_id: int, series_id: int, measurement: model.Measurement
         "spread": measurement.spread,
         "samples": list(measurement.samples),
         "process": list(measurement.process),
-        "counts": measurement.counts,
         "hashes": measurement.hashes,
+        "warnings": [_clean(warning) for warning in measurement.warnings],
     }
 
 
 def known_benchmarks(
-    connection: Connection, *, machine: str, source_id: int
+    connection: Connection, *, machine: str, protocol: str, source_id: int
 ) -> list[tuple[int, model.Benchmark]]:
-    """(series id, benchmark) of every series of a machine and source."""
+    """(series id, benchmark) of every series of a machine, protocol and source."""
     query = sa.select(t.series).where(
-        t.series.c.machine_id == machine_id(connection, machine), t.series.c.source_id == source_id
+        t.series.c.machine_id == machine_id(connection, machine),
+        t.series.c.protocol == protocol,
+        t.series.c.source_id == source_id,
     )
     return [
         (
@@ -173,6 +190,7 @@ def known_benchmarks(
                 unit=row.unit,
                 better=model.Better(row.better),
                 judged=row.judged,
+                exact=row.exact,
             ),
         )
         for row in connection.execute(query)

@@ -43,14 +43,16 @@ def source_id(connection: Connection, source: model.Source) -> int:
     return int(connection.execute(query).scalar_one())
 
 
-def judged_series(connection: Connection, *, machine: str, source: model.Source) -> list[int]:
-    """The ids of the series in which steps are looked for, in a fixed order."""
+def judged_series(
+    connection: Connection, *, machine: str, source: model.Source, judged: bool = True
+) -> list[int]:
+    """The ids of the series whose steps are triaged, in a fixed order; else those of the counts that only explain."""
     query = (
         sa.select(t.series.c.id)
         .where(
             t.series.c.machine_id == machine_id(connection, machine),
             t.series.c.source_id == source_id(connection, source),
-            t.series.c.judged,
+            t.series.c.judged if judged else sa.and_(~t.series.c.judged, t.series.c.exact),
         )
         .order_by(t.series.c.benchmark, t.series.c.id)
     )

@@ -24,7 +24,7 @@ VIEWS = {
     """,
     "series": """
         select series.id as series_id, benchmark, version, params, metric, unit, better,
-               machine.name as machine, protocol, source.name as source, source.kind as source_kind, judged
+               machine.name as machine, protocol, source.name as source, source.kind as source_kind, judged, exact
         from series
         join machine on machine.id = series.machine_id
         join source on source.id = series.source_id
@@ -34,7 +34,8 @@ VIEWS = {
         select distinct on (measurement.series_id, run.night_id)
                measurement.series_id, run.night_id, night.label, night.at, measurement.outcome,
                measurement.reason, measurement.value, measurement.low, measurement.high,
-               cardinality(measurement.samples) as samples, run.run_key, run.environment_id
+               measurement.spread, measurement.warnings, cardinality(measurement.samples) as samples, run.run_key,
+               run.environment_id
         from measurement
         join run on run.id = measurement.run_id
         join night on night.id = run.night_id
@@ -44,13 +45,13 @@ VIEWS = {
     # every night of a series' source: what it measured, what happened instead, why there is no such night, or nothing
     "series_nights": """
         select series.id as series_id, night.id as night_id, night.label, night.at, night.gap_reason,
-               attempt.outcome, attempt.reason, attempt.value, attempt.low, attempt.high
+               attempt.outcome, attempt.reason, attempt.value, attempt.low, attempt.high, attempt.warnings
         from series
         join night on night.source_id = series.source_id
         left join lateral (
             select coalesce(measurement.outcome, run.outcome) as outcome,
                    coalesce(measurement.reason, run.reason) as reason,
-                   measurement.value, measurement.low, measurement.high
+                   measurement.value, measurement.low, measurement.high, measurement.warnings
             from run
             left join measurement on measurement.run_id = run.id and measurement.series_id = series.id
             where run.night_id = night.id and run.machine_id = series.machine_id and run.outcome is not null
@@ -62,9 +63,11 @@ VIEWS = {
     "runs": """
         select run.id as run_id, run.run_key, machine.name as machine, run.suite, run.origin, run.attempt,
                source.name as source, source.kind as source_kind, night.label, night.at, night.gap_reason,
-               run.outcome, run.reason, run.warnings, run.created_at, run.finished_at
+               run.outcome, run.reason, run.warnings, machine_state.fingerprint, run.conditions, run.created_at,
+               run.finished_at
         from run
         join machine on machine.id = run.machine_id
+        left join machine_state on machine_state.id = run.machine_state_id
         left join night on night.id = run.night_id
         left join source on source.id = night.source_id
     """,
@@ -89,7 +92,7 @@ VIEWS = {
     # `present` is the level of the series' last nights; null where it has no step any more
     "regressions": """
         select regression.id as regression_id, regression.incident_id, regression.series_id, series.benchmark,
-               series.params, series.metric, series.unit, series.better, machine.name as machine,
+               series.params, series.metric, series.unit, series.better, series.exact, machine.name as machine,
                source.name as source, regression.direction, regression.state, regression.disposition,
                after_night.label as after, through_night.label as through, regression.baseline, regression.level,
                regression.level / regression.baseline - 1 as change, regression.remeasured,

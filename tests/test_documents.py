@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from worlds import document, result
 
 from stepwatch.core import documents
-from stepwatch.core.documents import ENDED, failures, measurements, process_values, timed_out, warnings
+from stepwatch.core.documents import (
+    ENDED,
+    conditions,
+    failures,
+    fingerprint,
+    measurements,
+    process_values,
+    timed_out,
+    warnings,
+)
 from stepwatch.core.model import Benchmark, Better, Measurement, Outcome, digest
 
 BENCHMARK = Benchmark(
@@ -45,8 +54,8 @@ def test_the_worked_example() -> None:
         high=5,
         samples=(2, 3, 4, 5, 5, 6, 3, 3, 9),
         process=(0, 0, 0, 1, 1, 1, 2, 2, 2),
-        counts={"flops": 1.0},
         hashes={"stablehlo": "abc"},
+        warnings=("1 of 3 processes slow",),
     )
 
 
@@ -151,6 +160,65 @@ def test_a_process_at_its_time_limit_timed_out_where_it_was() -> None:
         ("unreached", None),
     ]
     assert read["benchmarks"][1]["status"] == "failed", "the document that was read is left alone"
+
+
+def counted(*values: float) -> list[dict[str, Any]]:
+    exact = {"metric": "temp_bytes", "unit": "bytes", "better": "lower", "judged": False, "exact": True}
+    return [of(measured(1.0) | {"metrics": [{**exact, "blocks": [value]}]}) for value in values]
+
+
+def test_a_count_of_zero_is_a_value() -> None:
+    (found,) = measurements(counted(0, 0, 0))
+    assert (found.value, found.low, found.high, found.spread, found.warnings) == (0, 0, 0, None, ())
+    assert (found.benchmark.exact, found.benchmark.judged, found.samples) == (True, False, (0, 0, 0))
+
+
+def test_a_count_that_differs_between_processes_says_so() -> None:
+    (found,) = measurements(counted(0, 4, 0))
+    assert (found.value, found.warnings) == (0, ("not the same in every process: 0 to 4",))
+
+
+@pytest.mark.parametrize(
+    ("better", "values"),
+    [("lower", (1.0, 1.19, 1.3, 1.01, 1.29)), ("higher", (1.0, 1.3, 1.29, 1.01, 1.1))],
+)
+def test_slow_processes_are_counted(better: str, values: tuple[float, ...]) -> None:
+    (found,) = measurements([of(measured(each, better=better)) for each in values])
+    assert found.warnings == ("2 of 5 processes slow",)
+
+
+def test_processes_with_different_programs_say_so() -> None:
+    read = [of(measured(1.0, hashes={"hlo": each, "stablehlo": "same"})) for each in "aab"]
+    (found,) = measurements(read)
+    assert (found.hashes["hlo"], found.warnings) == ("a", ("the processes ran different programs (hlo)",))
+
+
+def test_a_doubt_of_a_process_stays_with_what_is_judged_there() -> None:
+    still = "interval still 4 % after 30 samples"
+    one = result("a.A.track_time", 1.0, warnings=[still])
+    other = result("b.B.track_time", 1.0)
+    found = measurements([of(one, other), of(one, other), of(other)])
+    assert {(each.benchmark.name[0], each.benchmark.metric): each.warnings for each in found} == {
+        ("a", "cpu_time"): (still,),
+        ("a", "wall_time"): (),
+        ("b", "cpu_time"): (),
+        ("b", "wall_time"): (),
+    }
+
+
+def test_the_machine_is_the_last_one_and_its_conditions_are_kept_for_each_process() -> None:
+    read = [
+        {
+            **of(),
+            "settings": {"affinity": [1]},
+            "machine": {"cpu": cpu},
+            "conditions": {"before": {"load": 1.0}, "after": {}},
+        }
+        for cpu in ("old", "new")
+    ]
+    assert fingerprint(read) == {"cpu": "new"}
+    assert conditions(read) == [{"settings": {"affinity": [1]}, "before": {"load": 1.0}, "after": {}}] * 2
+    assert (fingerprint([of()]), conditions([of()])) == ({}, [{"settings": {}}])
 
 
 def test_each_warning_is_said_once_in_order() -> None:

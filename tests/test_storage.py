@@ -5,14 +5,19 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from threading import Barrier
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
 from sqlalchemy.engine import URL
 from worlds import LADDER, MACHINE, SOURCE, START, ask, contents, emptied, one_schema, pair_of
 
+import storage
 from stepwatch.core import model as m
 from storage import bisections, incidents, nights, reading, rows, runs, steps
 from storage.engine import DatabaseUnreachableError, connect, migrate
@@ -61,6 +66,21 @@ class TestSchema:
         assert migrated == made
         assert {kind: len(found) >= 25 for kind, found in made.items()} == dict.fromkeys(made, True)
         assert any("WHERE (gone_at IS NULL)" in definition for _, definition in made["indexes"])
+
+    def test_a_database_of_the_first_version_keeps_what_it_has(self, database_url: str) -> None:
+        engine = connect(database_url)
+        with engine.begin() as connection:
+            config = Config()
+            config.set_main_option("script_location", str(Path(storage.__file__).parent / "migrations"))
+            config.attributes["connection"] = connection
+            command.upgrade(config, "0001")
+            connection.execute(sa.text(FIRST_VERSION))
+        migrate(engine)
+        assert ask(engine, "select judged, exact from series") == [(True, False)]
+        assert ask(engine, "select samples, warnings from measurement") == [([1.0], [])]
+        assert ask(engine, "select conditions, machine_state_id from run") == [([], None)]
+        assert ask(engine, "select value, warnings from reporting.points") == [(1.0, [])]
+        engine.dispose()
 
     def test_migrating_again_changes_nothing(self, database: Database) -> None:
         before, views = catalog(database), ask(database, VIEW_IDS)
@@ -122,6 +142,17 @@ class TestSchema:
             connect(url)
 
 
+FIRST_VERSION = """
+    insert into source (kind, name) values ('releases', 'releases');
+    insert into machine (name, accelerator) values ('local', 'cpu');
+    insert into night (source_id, label, at) values (1, '0.5.0', now());
+    insert into series (benchmark, version, params, metric, unit, better, machine_id, protocol, source_id, judged)
+        values ('a.A.track_time', '1', '{}', 'cpu_time', 's', 'lower', 1, '1', 1, true);
+    insert into run (run_key, machine_id, suite, origin, night_id, attempt, outcome, finished_at)
+        values ('x', 1, 'core', 'nightly', 1, 1, 'ok', now());
+    insert into measurement (run_id, series_id, outcome, value, samples, process, counts, hashes)
+        values (1, 1, 'ok', 1, '{1}', '{0}', '{"flops": 1}', '{}');
+"""
 VIEW_IDS = "select oid, relname from pg_class where relnamespace = 'reporting'::regnamespace order by 1"
 
 
@@ -462,6 +493,84 @@ class TestUpsert:
                 warnings=["\0"],
             )
         assert ask(database, "select reason, log, warnings from run") == [("a\\0b", "\\0", ["\\0"])]
+
+
+class TestMachineState:
+    def test_a_machine_that_stays_is_one_row_and_each_run_has_its_own_conditions(
+        self, database: Database
+    ) -> None:
+        conditions = [[{"before": {"load": load}, "after": {}}] for load in (1.0, 7.5, 2.0)]
+        for attempt, (kernel, moved) in enumerate(zip(("6.1", "6.1", "6.2"), conditions, strict=True)):
+            with database.begin() as connection:
+                run = opened_run(connection, str(attempt))
+                for _ in range(2):
+                    runs.attach_machine_state(connection, run.id, {"cpu": "EPYC", "kernel": kernel}, moved)
+        assert ask(
+            database,
+            "select fingerprint ->> 'kernel' as kernel, conditions from reporting.runs order by run_id",
+        ) == [("6.1", conditions[0]), ("6.1", conditions[1]), ("6.2", conditions[2])]
+        assert ask(database, "select count(*) from machine_state") == [(2,)]
+
+    def test_what_nobody_read_is_nothing(self, database: Database) -> None:
+        with database.begin() as connection:
+            runs.attach_machine_state(connection, opened_run(connection, "x").id, {}, [])
+        assert ask(database, "select fingerprint, conditions from reporting.runs") == [(None, [])]
+
+
+def opened_run(connection: Connection, key: str) -> runs.RunRow:
+    rows.ensure_machine(connection, MACHINE)
+    return runs.open_run(connection, run_key=key, machine="local", suite="core", origin=m.Origin.NIGHTLY)
+
+
+class TestCounts:
+    def test_a_zero_and_what_is_to_be_doubted_are_stored(self, database: Database) -> None:
+        counted = replace(BENCHMARK, metric="temp_bytes", unit="bytes", exact=True, judged=False)
+        with database.begin() as connection:
+            night = store_night(connection, "0.10.1")
+            store_run(connection, night, 1.0)
+            run = runs.find_run(connection, f"nightly/{night}/1")
+            assert run is not None
+            warned = replace(measurement(counted, 0.0), warnings=("not the\0 same",))
+            runs.save_measurements(connection, run.id, [warned], machine="local", protocol="1", source=SOURCE)
+            number = rows.ensure_series(connection, [counted], machine="local", protocol="1", source=SOURCE)[
+                0
+            ]
+            assert rows.load_series(connection, number).benchmark == counted
+            (point,) = steps.points(connection, number)
+            assert point.value == 0.0
+        assert ask(
+            database,
+            "select exact, judged, value, warnings from reporting.points join reporting.series using (series_id)"
+            " where metric = 'temp_bytes'",
+        ) == [(True, False, 0.0, ["not the\\0 same"])]
+        assert ask(
+            database, "select warnings from reporting.series_nights where series_id = :id", id=number
+        ) == [(["not the\\0 same"],)]
+
+    def test_a_known_benchmark_is_one_of_the_same_protocol(self, database: Database) -> None:
+        with database.begin() as connection:
+            series_id(connection)
+            newer = [replace(BENCHMARK, exact=True)]
+            rows.ensure_series(connection, newer, machine="local", protocol="2", source=SOURCE)
+            where = {"machine": "local", "source_id": steps.source_id(connection, SOURCE)}
+            found = {
+                protocol: [each for _, each in runs.known_benchmarks(connection, protocol=protocol, **where)]
+                for protocol in "12"
+            }
+        assert found == {"1": [BENCHMARK], "2": newer}
+
+    def test_a_name_means_what_is_measured_now(self, database: Database) -> None:
+        counted = replace(BENCHMARK, metric="memory_bytes", exact=True)
+        with database.begin() as connection:
+            older = series_id(connection)
+            first, newest = (
+                rows.ensure_series(connection, each, machine="local", protocol=protocol, source=SOURCE)[0]
+                for protocol, each in (("2", [BENCHMARK]), ("2", [replace(BENCHMARK, version="2")]))
+            )
+            rows.ensure_series(connection, [counted], machine="local", protocol="2", source=SOURCE)
+            assert bisections.series_named(connection, "a.A.track_time") == [newest]
+            assert bisections.series_named(connection, "a.A.track_time(edge=4)") == [newest]
+            assert older < first < newest
 
 
 class TestPoints:

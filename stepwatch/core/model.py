@@ -183,7 +183,8 @@ class Machine:
 class Benchmark:
     """What is measured: its asv name, explicit version, parameters, and which metric in which unit.
 
-    `judged` says that steps of this metric are looked for; the others are kept beside it for people.
+    `judged` says that people are told of steps of this metric; the others are kept beside it, to explain. `exact` says
+    that it is a count, the same in every process: any change of it is a change of the program, and a step.
     """
 
     name: str
@@ -193,6 +194,7 @@ class Benchmark:
     unit: str
     better: Better
     judged: bool = True
+    exact: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,6 +240,7 @@ class Measurement:
     `samples` are block values in the metric's unit; `process[i]` says which process made `samples[i]`.
     `value` is a low quantile over processes of their block medians (a high one for rates), `low` and `high` are
     the extremes of those, and `spread` is by how much the middle process is worse than the best one (0.02 is 2 %).
+    `warnings` are what a reader should know before trusting it, one sentence each.
     """
 
     benchmark: Benchmark
@@ -249,8 +252,8 @@ class Measurement:
     spread: float | None = None
     samples: tuple[float, ...] = ()
     process: tuple[int, ...] = ()
-    counts: dict[str, float] = field(default_factory=dict)
     hashes: dict[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

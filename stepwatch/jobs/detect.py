@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from alerts import message
+from stepwatch.core import detection
 from stepwatch.core.course import TriageSettings
 from stepwatch.core.model import Direction, Point, Regression, Source
 from stepwatch.core.triage import Saying, Telling, Triage, triage
@@ -54,6 +55,7 @@ def detect_in(
 ) -> Detected:
     """Read every judged series of a machine and source, store what follows, and write what is to be said.
 
+    The steps of counts that are not judged are stored too, for what they explain; nobody is told of them.
     `noise` is a known relative noise floor of all of them, where there is one.
     """
     with exclusively(database, "detect", machine, source.kind, source.name) as connection:
@@ -67,17 +69,23 @@ def detect_in(
         for series_id in steps.judged_series(connection, machine=machine, source=source):
             points = steps.points(connection, series_id)
             known = steps.known_regressions(connection, series_id)
+            benchmark = load_series(connection, series_id).benchmark
             result = triage(
                 points,
                 known=[regression for _, regression in known],
                 evidence=steps.evidence(connection, series_id),
-                better=load_series(connection, series_id).benchmark.better,
+                better=benchmark.better,
+                exact=benchmark.exact,
                 noise=noise,
                 settings=settings,
             )
             told += _save(scene, series_id, ids, known, result)
-            steps.save_steps(connection, series_id, _step_rows(points, ids, result))
+            steps.save_steps(connection, series_id, _step_rows(points, ids, result.detection))
             suspects += _ask(scene, series_id, ids, points, result)
+        for series_id in steps.judged_series(connection, machine=machine, source=source, judged=False):
+            points = steps.points(connection, series_id)
+            counted = detection.detect([p.value for p in points if p.value is not None], exact=True)
+            steps.save_steps(connection, series_id, _step_rows(points, ids, counted))
         _tell(scene, told, nights[-1].label if nights else "")
     return Detected(told=len(told), suspects=suspects)
 
@@ -142,7 +150,9 @@ def _save(
     return told
 
 
-def _step_rows(points: Sequence[Point], ids: dict[str, int], result: Triage) -> list[dict[str, Any]]:
+def _step_rows(
+    points: Sequence[Point], ids: dict[str, int], found: detection.Detection
+) -> list[dict[str, Any]]:
     labels = [point.label for point in points if point.value is not None]
     rows = [
         {
@@ -153,10 +163,10 @@ def _step_rows(points: Sequence[Point], ids: dict[str, int], result: Triage) -> 
             "level_after": step.level_after,
             "confidence": step.confidence,
         }
-        for step in result.detection.steps
+        for step in found.steps
     ]
-    for dip in result.detection.dips:
-        around = next(s.level for s in result.detection.segments if s.start <= dip.start < s.stop)
+    for dip in found.dips:
+        around = next(s.level for s in found.segments if s.start <= dip.start < s.stop)
         rows.append(
             {
                 "kind": "dip",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from stepwatch.core import documents
 from stepwatch.core.model import Benchmark, Environment, Measurement, Origin, Outcome, digest
@@ -12,6 +12,7 @@ from stepwatch.jobs.workplace import Workplace
 from storage.rows import Connection, exclusively
 from storage.runs import (
     attach_environment,
+    attach_machine_state,
     find_run,
     finish_run,
     known_benchmarks,
@@ -37,26 +38,17 @@ def record(place: Workplace, run_key: str) -> int:
         if len(read) < place.suite.processes:
             raise LookupError(f"the run {run_key!r} has {len(read)} of {place.suite.processes} documents")
         known = known_benchmarks(
-            connection, machine=place.machine.name, source_id=source_id(connection, place.source)
-        )
-        saved = save_measurements(
             connection,
-            run.id,
-            [*documents.measurements(read), *_failed(read, [benchmark for _, benchmark in known])],
             machine=place.machine.name,
             protocol=read[0]["protocol"],
-            source=place.source,
+            source_id=source_id(connection, place.source),
         )
+        failed = _failed(read, [benchmark for _, benchmark in known])
         unmeasured = [
             f"{name}: {outcome.value}: {reason}"
             for (name, _), (outcome, reason) in documents.failures(read).items()
         ]
-        finish_run(
-            connection,
-            run.id,
-            outcome=Outcome.OK,
-            warnings=[*documents.warnings(read), *dict.fromkeys(unmeasured)],
-        )
+        saved = _store(connection, place, run.id, read, failed, dict.fromkeys(unmeasured))
     for line in dict.fromkeys(unmeasured):
         place.say(line)
     return saved
@@ -84,15 +76,30 @@ def record_documents(
         probe_id=probe_id,
     )
     attach_environment(connection, run.id, environment)
-    save_measurements(
+    _store(connection, place, run.id, read)
+
+
+def _store(
+    connection: Connection,
+    place: Workplace,
+    run_id: int,
+    read: Sequence[documents.Document],
+    failed: Sequence[Measurement] = (),
+    unmeasured: Iterable[str] = (),
+) -> int:
+    """All that the documents of a run say, which is over with this; how many series got a measurement."""
+    saved = save_measurements(
         connection,
-        run.id,
-        documents.measurements(read),
+        run_id,
+        [*documents.measurements(read), *failed],
         machine=place.machine.name,
         protocol=read[0]["protocol"],
         source=place.source,
     )
-    finish_run(connection, run.id, outcome=Outcome.OK, warnings=documents.warnings(read))
+    attach_machine_state(connection, run_id, documents.fingerprint(read), documents.conditions(read))
+    warnings = [*documents.warnings(read), *unmeasured]
+    finish_run(connection, run_id, outcome=Outcome.OK, warnings=warnings)
+    return saved
 
 
 def _failed(read: list[documents.Document], known: list[Benchmark]) -> list[Measurement]:
