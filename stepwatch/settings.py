@@ -11,7 +11,7 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal, cast, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import (
@@ -43,6 +43,13 @@ class MachineSettings(_Section):
     core: int | None = Field(default=None, ge=0)
 
 
+class EarlierSettings(_Section):
+    """An entry of `earlier_requirements`: what stands beside jax through one release."""
+
+    through: Annotated[str, Field(pattern=r"^\d+(\.\d+)*$")]
+    requirements: tuple[str, ...]
+
+
 class ReleasesSettings(_Section):
     """`[sources.NAME]`: released versions stand in for nightly containers."""
 
@@ -51,6 +58,10 @@ class ReleasesSettings(_Section):
         default=("0.4.30", "0.4.31", "0.4.33", "0.5.0", "0.5.3", "0.10.1", "0.10.2"), min_length=1
     )
     requirements: tuple[str, ...] = ("numpy==2.2.6", "scipy==1.15.3")
+    earlier_requirements: tuple[EarlierSettings, ...] = (
+        EarlierSettings(through="0.4.25", requirements=("numpy==1.26.4", "scipy==1.12.0")),
+    )
+    optional: tuple[str, ...] = ()
     python: tuple[str, ...] = Field(default=("3.11", "3.12", "3.13"), min_length=1)
 
 
@@ -67,7 +78,7 @@ class SuiteSettings(_Section):
 
     kind: Literal["stepwatch", "asv"] = "stepwatch"
     folder: Path = CLONE
-    group: str | None = "core"
+    group: str = "core"
     only: Annotated[str, AfterValidator(_expression)] | None = None
     size: Literal["smoke", "full"] = "smoke"
     processes: int = Field(default=3, ge=1, le=100)
@@ -225,7 +236,14 @@ def _refuse_bad_toml(file: Path | None) -> None:
 SECRETS = frozenset({"database_url", "transports.slack.token"})
 # variables that stepwatch itself reads or sets, and that are no settings
 OTHER_VARIABLES = frozenset(
-    {"STEPWATCH_CONFIG", "STEPWATCH_OUT", "STEPWATCH_SIZE", "STEPWATCH_STACK", "STEPWATCH_TEST_DATABASE_URL"}
+    {
+        "STEPWATCH_CONFIG",
+        "STEPWATCH_OUT",
+        "STEPWATCH_SIZE",
+        "STEPWATCH_STACK",
+        "STEPWATCH_TEST_DATABASE_URL",
+        "STEPWATCH_TEST_XLB_PYTHON",
+    }
 )
 
 
@@ -280,5 +298,7 @@ def _keys(location: list[str]) -> list[str]:
         if part in free:
             section = free[part]
         elif part in section.model_fields:
-            section = cast("type[BaseModel]", section.model_fields[part].annotation)
+            kind = section.model_fields[part].annotation
+            # of a list of sections, the one that each entry is
+            section = cast("type[BaseModel]", get_args(kind)[0] if get_origin(kind) is tuple else kind)
     return sorted(section.model_fields)

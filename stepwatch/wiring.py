@@ -16,6 +16,7 @@ from stepwatch import settings as configuration
 from stepwatch.core.course import TriageSettings
 from stepwatch.core.detection import DetectionSettings
 from stepwatch.core.model import Machine, Suite
+from stepwatch.core.requirements import Earlier
 from stepwatch.jobs import open_bisection
 from stepwatch.jobs.workplace import Workplace
 from stepwatch.runners.local import LocalRunner
@@ -26,6 +27,7 @@ from storage.bisections import load_bisection, waiting_incidents
 from storage.engine import connect, migrate
 from storage.rows import Database
 
+EVERY_GROUP = "all"
 Say = Callable[[str], None]
 Identity = dict[
     str, Any
@@ -114,6 +116,11 @@ def runner(settings: Settings, machine: str, source: str) -> LocalRunner:
         lock=settings.cache / "machines" / f"{machine}.lock",
         python=nights.python,
         requirements=nights.requirements,
+        earlier=[
+            Earlier(through=each.through, requirements=each.requirements)
+            for each in nights.earlier_requirements
+        ],
+        optional=nights.optional,
         core=settings.machines[machine].core,
     )
 
@@ -140,7 +147,7 @@ def chosen_suite(settings: Settings, name: str | None = None) -> Suite:
         kind=chosen.kind,
         folder=str(chosen.folder.resolve()),
         size=chosen.size,
-        group=chosen.group,
+        group=None if chosen.group == EVERY_GROUP else chosen.group,
         only=chosen.only,
         processes=chosen.processes,
         time_limit_s=chosen.time_limit_s,

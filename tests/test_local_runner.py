@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -17,6 +18,7 @@ from worlds import pair_of
 
 from stepwatch.core import documents
 from stepwatch.core.model import Environment, Outcome, Suite
+from stepwatch.core.requirements import Earlier, requirements_of
 from stepwatch.runners import local
 from stepwatch.runners.local import LocalRunner
 from stepwatch.runners.protocol import Failure, Opened, Process, UnreachableError
@@ -325,6 +327,152 @@ class TestStale:
         assert isinstance(result, Failure)
         assert result.outcome is Outcome.STALE_BUILD
         assert result.reason == f"{name} was loaded from outside its environment: {elsewhere}"
+
+
+NUMPY_1 = Earlier(through="0.4.25", requirements=("numpy==1.26.4",))
+OLDER = Earlier(through="0.4.9", requirements=("numpy==1.22.0",))
+NUMPY_2 = ("numpy==2.2.6",)
+
+
+class TestRequirements:
+    @pytest.mark.parametrize(
+        ("jax", "jaxlib", "expected"),
+        [
+            ("0.4.25", "0.4.25", NUMPY_1.requirements),
+            ("0.4.26", "0.4.25", NUMPY_1.requirements),
+            ("0.4.26", "0.4.26", NUMPY_2),
+            ("0.4.9", "0.4.9", OLDER.requirements),
+            ("0.4.10", "0.4.10", NUMPY_1.requirements),
+            ("0.10.2", "0.10.2", NUMPY_2),
+        ],
+    )
+    def test_the_set_that_ends_first_and_reaches_the_older_library(
+        self, jax: str, jaxlib: str, expected: tuple[str, ...]
+    ) -> None:
+        for earlier in ([NUMPY_1, OLDER], [OLDER, NUMPY_1]):
+            assert requirements_of(pair_of(jax, jaxlib), NUMPY_2, earlier) == expected
+
+    def test_without_earlier_sets_there_is_one(self) -> None:
+        assert requirements_of(pair_of("0.4.9", "0.4.9"), NUMPY_2, ()) == NUMPY_2
+
+
+class Installer:
+    """Stands in for uv: makes what it is asked to, and refuses what it is told to."""
+
+    def __init__(self, refusal: str = "") -> None:
+        self.refusal = refusal
+        self.installs: list[list[str]] = []
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        words = list(arguments)
+        out, err = "", ""
+        if words[0] == "venv":
+            Path(words[-1]).mkdir(parents=True)
+        elif words[:2] == ["python", "find"]:
+            out = "3.11.2" if "--show-version" in words else sys.executable
+        elif words[1] == "freeze":
+            out = "\n".join(self.installs[-1])
+        elif self.installs and self.refusal:
+            err = self.refusal
+        else:
+            self.installs.append(words[words.index("--python") + 2 :])
+        return subprocess.CompletedProcess(words, int(bool(err)), out, err)
+
+
+class TestOptional:
+    PAIR = pair_of("0.4.30", "0.4.30")
+    NEEDED = ("jax==0.4.30", "jaxlib==0.4.30", "numpy==2.2.6", "scipy==1.15.3")
+
+    def opened(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installer: Installer, *optional: str
+    ) -> tuple[Opened | Failure, Any]:
+        monkeypatch.setattr(LocalRunner, "_uv", installer)
+        runner = make_runner(tmp_path)
+        runner.optional = optional
+        result = runner.open(self.PAIR)
+        assert isinstance(result, Opened)
+        return result, json.loads((result.folder / "stepwatch.json").read_text(encoding="utf-8"))
+
+    def test_it_is_installed_beside_exactly_what_is_there(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        installer = Installer()
+        opened, marker = self.opened(tmp_path, monkeypatch, installer, "xlb==0.3.1", "warp-lang==1.10.1")
+        assert installer.installs == [
+            [*self.NEEDED],
+            [*self.NEEDED, "xlb==0.3.1", "warp-lang==1.10.1"],
+        ]
+        assert opened.environment.freeze == (*self.NEEDED, "xlb==0.3.1", "warp-lang==1.10.1")
+        assert marker["left_out"] is None
+
+    def test_it_is_left_out_with_the_reason_where_it_does_not_fit(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        installer = Installer(
+            "  x No solution found: Because xlb==0.3.1 depends on jax>=0.8.0 and you require x"
+        )
+        opened, marker = self.opened(tmp_path, monkeypatch, installer, "xlb==0.3.1")
+        assert opened.environment.freeze == self.NEEDED
+        assert marker["left_out"] == "xlb==0.3.1 depends on jax>=0.8.0"
+
+    def test_it_is_part_of_the_name(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        without, _ = self.opened(tmp_path, monkeypatch, Installer())
+        with_it, _ = self.opened(tmp_path, monkeypatch, Installer(), "xlb==0.3.1")
+        again, _ = self.opened(tmp_path, monkeypatch, Installer(), "xlb==0.3.1")
+        assert without.folder != with_it.folder == again.folder
+
+    def test_an_index_that_does_not_answer_leaves_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with pytest.raises(UnreachableError):
+            self.opened(tmp_path, monkeypatch, Installer("error sending request for url"), "xlb==0.3.1")
+        assert list((tmp_path / "environments").glob("*/")) == []
+
+    def test_cancelled_in_between_it_is_made_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        runner = make_runner(tmp_path)
+        runner.optional = ("xlb==0.3.1",)
+        runner._cancelled = True
+        monkeypatch.setattr(LocalRunner, "_uv", Installer("killed"))
+        result = runner.open(self.PAIR)
+        assert isinstance(result, Failure)
+        assert result.outcome is Outcome.CANCELLED
+        assert list((tmp_path / "environments").glob("*/stepwatch.json")) == []
+
+    def test_earlier_requirements_are_installed_and_part_of_the_name(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        newest, _ = self.opened(tmp_path, monkeypatch, Installer())
+        installer = Installer()
+        monkeypatch.setattr(LocalRunner, "_uv", installer)
+        runner = make_runner(tmp_path)
+        runner.earlier = (Earlier(through="0.4.30", requirements=("numpy==1.26.4",)),)
+        opened = runner.open(self.PAIR)
+        assert installer.installs == [["jax==0.4.30", "jaxlib==0.4.30", "numpy==1.26.4"]]
+        assert isinstance(opened, Opened)
+        assert opened.folder != newest.folder
+
+    @pytest.mark.install
+    @pytest.mark.parametrize(
+        ("optional", "left_out"),
+        [
+            ("packaging==24.2", None),
+            ("numpy==2.2.5", "you require numpy==2.2.6 and numpy==2.2.5"),
+            ("xlb==0.3.1", "xlb>=0.3.1 depends on jax>=0.8.0"),
+        ],
+    )
+    def test_uv_moves_nothing(self, tmp_path: Path, optional: str, left_out: str | None) -> None:
+        plain = make_runner(tmp_path).open(self.PAIR)
+        runner = make_runner(tmp_path)
+        runner.optional = (optional,)
+        opened = runner.open(self.PAIR)
+        assert isinstance(plain, Opened)
+        assert isinstance(opened, Opened)
+        added = () if left_out else (optional,)
+        assert set(opened.environment.freeze) == {*plain.environment.freeze, *added}
+        marker = json.loads((opened.folder / "stepwatch.json").read_text(encoding="utf-8"))
+        assert marker["left_out"] == left_out
 
 
 class TestOpen:

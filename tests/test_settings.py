@@ -62,7 +62,7 @@ def written(default: object) -> str:
         return f"`{str(default).replace(str(CLONE), '<clone>')}`"
     if isinstance(default, float) and default.is_integer():
         default = int(default)
-    return f"`{json.dumps(default)}`"
+    return f"`{json.dumps(default, default=lambda section: section.model_dump())}`"
 
 
 def test_documented_keys_and_defaults_are_the_real_ones() -> None:
@@ -103,10 +103,12 @@ def test_a_variable_counts_over_the_file(monkeypatch: pytest.MonkeyPatch, tmp_pa
     )
     monkeypatch.setenv("STEPWATCH_THRESHOLDS__CONFIRM_RESULTS", "5")
     monkeypatch.setenv("STEPWATCH_SOURCES__RELEASES__LADDER", '["0.4.30", "0.4.31"]')
+    monkeypatch.setenv("STEPWATCH_SOURCES__RELEASES__OPTIONAL", '["xlb==0.3.1"]')
     monkeypatch.setenv("STEPWATCH_MACHINES__LOCAL__CORE", "1")
     loaded = load()
     assert (loaded.thresholds.confirm_results, loaded.thresholds.min_effect) == (5, 0.01)
     assert loaded.sources["releases"].ladder == ("0.4.30", "0.4.31")
+    assert loaded.sources["releases"].optional == ("xlb==0.3.1",)
     assert loaded.machines["local"].core == 1
 
 
@@ -182,6 +184,14 @@ def test_the_named_file_is_read_in_place_of_the_one_at_hand(
         (
             "[sources.releases]\nladder = []\n",
             "sources.releases.ladder = [] is not accepted; accepted is a list of at least 1",
+        ),
+        (
+            "[[sources.releases.earlier_requirements]]\nuntil = '0.4.25'\nthrough = '0.4.25'\nrequirements = []\n",
+            "unknown key sources.releases.earlier_requirements.0.until; accepted are requirements, through",
+        ),
+        (
+            "[[sources.releases.earlier_requirements]]\nthrough = '0.4.25rc1'\nrequirements = []\n",
+            "sources.releases.earlier_requirements.0.through = '0.4.25rc1' is not accepted; accepted is",
         ),
         ("thresholds = 3\n", "thresholds = 3 is not accepted; accepted is a valid table"),
         ("[sources.Big]\n", "the name 'Big' in sources is not accepted; accepted are a-z, 0-9, _, . and -"),

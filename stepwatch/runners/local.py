@@ -26,7 +26,8 @@ from uv import find_uv_bin
 
 from stepwatch.core import documents
 from stepwatch.core.model import CommitPair, Environment, Outcome, Suite, digest
-from stepwatch.runners import sessions
+from stepwatch.core.requirements import Earlier, requirements_of
+from stepwatch.runners import fingerprint, sessions
 from stepwatch.runners.protocol import Failure, Opened, Process, UnreachableError
 
 INSTALL_LIMIT_S = 900
@@ -44,7 +45,10 @@ _THREADS = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MK
 class LocalRunner:
     """Releases of jax and jaxlib with pinned `requirements`, for the first interpreter of `python` that is here.
 
-    `lock` is the file that lets one process at a time measure on this machine.
+    Releases that an `earlier` set reaches have that one in their place. `optional` is installed as well where it
+    moves nothing of all this; where it does, the environment is made without it, and its marker says why.
+    `lock` is the file that lets one process at a time measure on this machine. `autotuning` is a file of results that
+    XLA's autotuning on a GPU takes its choices from; without one it chooses afresh at each compile.
     """
 
     environments: Path
@@ -52,6 +56,9 @@ class LocalRunner:
     requirements: Sequence[str]
     lock: Path
     core: int | None = None
+    autotuning: Path | None = None
+    optional: Sequence[str] = ()
+    earlier: Sequence[Earlier] = ()
     _running: subprocess.Popen[str] | None = field(default=None, init=False)
     _cancelled: bool = field(default=False, init=False)
 
@@ -61,8 +68,10 @@ class LocalRunner:
         if interpreter is None:
             wanted = ", ".join(self.python)
             return Failure(outcome=Outcome.BUILD_FAILED, reason=f"no Python {wanted} is on this machine")
-        asked = [f"jax=={pair.jax.ref}", f"jaxlib=={pair.xla.ref}", *self.requirements]
-        name = f"jax-{pair.jax.ref}-jaxlib-{pair.xla.ref}-{digest([str(interpreter), asked])[:8]}"
+        requirements = requirements_of(pair, self.requirements, self.earlier)
+        asked = [f"jax=={pair.jax.ref}", f"jaxlib=={pair.xla.ref}", *requirements]
+        whole = digest([str(interpreter), asked, *self.optional])
+        name = f"jax-{pair.jax.ref}-jaxlib-{pair.xla.ref}-{whole[:8]}"
         folder = self.environments / name
         with _locked(folder.with_name(f"{folder.name}.lock")):
             marker = folder / "stepwatch.json"
@@ -71,7 +80,9 @@ class LocalRunner:
                 if failure is not None:
                     return failure
             made = json.loads(marker.read_text(encoding="utf-8"))
-        environment = Environment(pair=pair, base=made["base"], freeze=tuple(made["freeze"]), flags=_flags())
+        environment = Environment(
+            pair=pair, base=made["base"], freeze=tuple(made["freeze"]), flags=flags(self.autotuning)
+        )
         return Opened(python=folder / "bin" / "python", folder=folder, environment=environment)
 
     def interpreter(self) -> Path | None:
@@ -112,15 +123,17 @@ class LocalRunner:
             environment = {
                 **{name: value for name, value in os.environ.items() if not _PRIVATE.match(name)},
                 **_THREADS,
+                **opened.environment.flags,
                 "PYTHONPATH": _CLONE if suite.kind == ASV else suite.folder,
                 "STEPWATCH_OUT": str(scratch),
                 "TMPDIR": temporary,  # what is ended can't clean up after itself
             }
             command = [*_pinned(self.core), *_command(opened.python, process)]
+            before = fingerprint.read_conditions(fingerprint.load_nvml())
             status = self._watch(command, environment, log, suite)
         if self._cancelled:
             return Failure(outcome=Outcome.CANCELLED, reason="cancelled while it ran")
-        _accept(process, scratch, status)
+        _accept(process, scratch, status, before)
         return _explain(process, log, status)
 
     def _watch(self, command: list[str], environment: dict[str, str], log: Path, suite: Suite) -> int | None:
@@ -152,21 +165,49 @@ class LocalRunner:
             ["pip", "install", "--quiet", "--only-binary", ":all:", "--python", str(python), *asked],
         )
         for step in steps:
-            done = self._uv(*step)
-            if done.returncode != 0:
+            failure = self._refused(folder, *step)
+            if failure is not None:
                 shutil.rmtree(folder, ignore_errors=True)
-                if self._cancelled:
-                    return Failure(outcome=Outcome.CANCELLED, reason="cancelled while it was installed")
-                if _UNREACHABLE.search(done.stderr):
-                    raise UnreachableError(f"the package index does not answer: {_sentence(done.stderr)}")
-                return Failure(outcome=Outcome.BUILD_FAILED, reason=_sentence(done.stderr), log=done.stderr)
-        freeze = self._uv("pip", "freeze", "--quiet", "--python", str(python)).stdout.split()
+                return failure
+        left_out = self._add_optional(folder)
+        if left_out is not None and left_out.outcome is Outcome.CANCELLED:
+            return left_out
         version = self._uv("python", "find", "--no-project", "--show-version", str(python)).stdout.strip()
+        made = {
+            "freeze": self._freeze(python),
+            "base": f"cpython {version}",
+            "left_out": left_out.reason if left_out else None,
+        }
         marker = folder / "stepwatch.json"
         scratch = marker.with_suffix(".part")
-        scratch.write_text(json.dumps({"freeze": freeze, "base": f"cpython {version}"}), encoding="utf-8")
+        scratch.write_text(json.dumps(made), encoding="utf-8")
         scratch.replace(marker)
         return None
+
+    def _add_optional(self, folder: Path) -> Failure | None:
+        """Install what is optional, all of it, beside exactly what is there; why that can't be, or None."""
+        if not self.optional:
+            return None
+        python = folder / "bin" / "python"
+        beside = [*self._freeze(python), *self.optional]
+        return self._refused(
+            folder, "pip", "install", "--quiet", "--only-binary", ":all:", "--python", str(python), *beside
+        )
+
+    def _freeze(self, python: Path) -> list[str]:
+        return self._uv("pip", "freeze", "--quiet", "--python", str(python)).stdout.split()
+
+    def _refused(self, folder: Path, *arguments: str) -> Failure | None:
+        """Why uv does not do something to an environment; None where it does."""
+        done = self._uv(*arguments)
+        if done.returncode == 0:
+            return None
+        if self._cancelled:
+            return Failure(outcome=Outcome.CANCELLED, reason="cancelled while it was installed")
+        if _UNREACHABLE.search(done.stderr):
+            shutil.rmtree(folder, ignore_errors=True)
+            raise UnreachableError(f"the package index does not answer: {_sentence(done.stderr)}")
+        return Failure(outcome=Outcome.BUILD_FAILED, reason=_sentence(done.stderr), log=done.stderr)
 
     def _uv(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [find_uv_bin(), *arguments]
@@ -219,7 +260,7 @@ def _pinned(core: int | None) -> list[str]:
     return [taskset, "-c", str(core if core in allowed else max(allowed))]
 
 
-def _accept(process: Process, scratch: Path, status: int | None) -> None:
+def _accept(process: Process, scratch: Path, status: int | None, before: fingerprint.State) -> None:
     """Give the document its name; what a process that crashed or hung had measured before counts, half a one not."""
     try:
         document = json.loads(scratch.read_text(encoding="utf-8"))
@@ -227,8 +268,10 @@ def _accept(process: Process, scratch: Path, status: int | None) -> None:
         scratch.unlink(missing_ok=True)
         return
     if status is None:
-        ended = documents.timed_out(document, process.suite.time_limit_s)
-        scratch.write_text(json.dumps(ended), encoding="utf-8")
+        document = documents.timed_out(document, process.suite.time_limit_s)
+    nvml = fingerprint.load_nvml()
+    machine, after = fingerprint.read_machine(nvml), fingerprint.read_conditions(nvml)
+    scratch.write_text(json.dumps(fingerprint.witnessed(document, machine, before, after)), encoding="utf-8")
     scratch.replace(process.out)
 
 
@@ -246,8 +289,13 @@ def _explain(process: Process, log: Path, status: int | None) -> Failure | None:
     return Failure(outcome=outcome, reason=f"{how}: {last}", log=text[-20_000:])
 
 
-def _flags() -> dict[str, str]:
-    return {name: os.environ[name] for name in ("XLA_FLAGS", "JAX_ENABLE_X64") if os.environ.get(name)}
+def flags(autotuning: Path | None = None) -> dict[str, str]:
+    """What reaches the compiler from outside, and from a file of autotuning results."""
+    found = {name: os.environ[name] for name in ("XLA_FLAGS", "JAX_ENABLE_X64") if os.environ.get(name)}
+    if autotuning is not None:
+        frozen = f"--xla_gpu_load_autotune_results_from={autotuning}"
+        found["XLA_FLAGS"] = f"{found.get('XLA_FLAGS', '')} {frozen}".strip()
+    return found
 
 
 def _stale(opened: Opened, document: Mapping[str, Any]) -> Failure | None:
