@@ -1,0 +1,92 @@
+"""Which environment does somebody mean, and what sets two of them apart?
+
+0.10.2                       a label of the source: both libraries at that release
+2024-09-16                   the newest night of the source up to that day
+jax@0.10.2+xla@0.10.1        a pair
+./venv, ./venv/bin/python    an environment that somebody made himself; it is taken as it is
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from stepwatch.core.model import CommitPair, Environment
+from stepwatch.core.requests import parse_date, parse_pair
+from stepwatch.jobs.workplace import Nights
+from stepwatch.runners.existing import PYTHON, open_existing
+from stepwatch.runners.protocol import Failure, Opened, Runner
+
+ACCEPTED = "accepted is a release such as 0.10.2, a pair jax@…+xla@…, a date, or the path of a virtual environment or its python"
+DAYS_BACK = 60  # how far before a date its night may lie
+# what installs packages is loaded by no benchmark
+_INSTALLERS = frozenset({"jax", "jaxlib", "pip", "setuptools", "uv", "wheel"})
+
+
+def open_reference(ref: str, nights: Nights, runner: Runner, flags: Mapping[str, str]) -> Opened | str:
+    """The environment that somebody names, or the sentence that says why there is none.
+
+    `flags` are the variables that reach the compiler in an environment that is taken as it is.
+
+    Raises:
+        UnreachableError: what it is made from can't be reached now.
+    """
+    path = Path(ref).expanduser()
+    if path.exists() and ("/" in ref or (path / PYTHON).exists() or path.is_file()):
+        opened = open_existing(path, flags)
+        return f"{opened.reason}; {ACCEPTED}" if isinstance(opened, Failure) else opened
+    if ":" in ref and not ref.startswith(("/", ".", "~")):
+        return f"{ref} names a container, which no configured machine runs; {ACCEPTED}"
+    if "/" in ref:
+        return f"{ref}: no such file; {ACCEPTED}"
+    pair = _pair(ref, nights)
+    if isinstance(pair, str):
+        return pair
+    opened = runner.open(pair)
+    return f"{ref} can't be made: {opened.reason}" if isinstance(opened, Failure) else opened
+
+
+def same_environment(old: Opened, new: Opened) -> bool:
+    """Whether both are one interpreter of one folder; two virtual environments may share the program itself."""
+    folders = {each.python.parent.resolve() for each in (old, new)}
+    return len(folders) == 1 and old.python.resolve() == new.python.resolve()
+
+
+def differences(old: Environment, new: Environment) -> tuple[str, ...]:
+    """What differs beside jax and jaxlib: the interpreter, and what is installed."""
+    bases = [each.base.partition(",")[0] for each in (old, new)]
+    before, after = _packages(old), _packages(new)
+    interpreter = [f"{bases[0]} -> {bases[1]}"] if bases[0] != bases[1] else []
+    packages = (
+        f"{name} {before.get(name, '(none)')} -> {after.get(name, '(none)')}"
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    )
+    return (*interpreter, *packages)
+
+
+def _pair(ref: str, nights: Nights) -> CommitPair | str:
+    named, date, label = parse_pair(ref), parse_date(ref), ref
+    if named is not None:
+        pair = nights.pair(*named)
+        return f"{ref}: {pair}" if isinstance(pair, str) else pair
+    if date is not None:
+        days = (date - dt.timedelta(days=back) for back in range(DAYS_BACK))
+        label = next((found for day in days if (found := nights.label_on(day)) is not None), "")
+        if not label:
+            return f"{nights.source.name} has no night in the {DAYS_BACK} days up to {ref}; {ACCEPTED}"
+    night = nights.night(label)
+    if night is None:
+        return f"{nights.source.name} has no night {label!r}; {ACCEPTED}"
+    return night.pair or f"{ref} can't be measured: {night.gap_reason or 'its pair is not known'}; {ACCEPTED}"
+
+
+def _packages(environment: Environment) -> dict[str, str]:
+    """Name and version of what is installed, installers and the two under test left out."""
+    found = {}
+    for line in environment.freeze:
+        name, *version = re.split("==| @ ", line, maxsplit=1)
+        found[re.sub(r"[-_.]+", "-", name).lower()] = "".join(version)
+    return {name: version for name, version in found.items() if name not in _INSTALLERS}
