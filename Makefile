@@ -1,13 +1,13 @@
 # One line a target: `make help`. Every target does its own set-up; a set-up that is done costs nothing.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench up down clean
+.PHONY: help setup demo test check bench bench-detect bench-noise up down clean
 
 # options of pytest: make test ARGS="-k detection"
 ARGS ?=
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: ## prepare .venv, with .venv/bin/stepwatch in it (Python 3.11, 3.12 or 3.13)
 	@sh infra/setup.sh
@@ -27,6 +27,12 @@ check: setup ## lint, format, types, layers, then the tests, which hold docs and
 
 bench: setup ## measure stepwatch itself: ingest, detection, Airflow's overhead
 	@exec .venv/bin/python infra/bench.py
+
+bench-detect: setup ## detection against its targets, beside other detectors; under 15 minutes (ARGS=--quick)
+	@exec .venv/bin/python infra/bench_detect.py $(ARGS)
+
+bench-noise: setup ## how much figures move when nothing changes, beside plain asv; under 20 minutes (ARGS="--runs 3")
+	@exec .venv/bin/python infra/bench_noise.py $(ARGS)
 
 up: setup ## start Postgres and Airflow and leave them running; prints page and login
 	@exec .venv/bin/stepwatch up

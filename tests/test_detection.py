@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stepwatch.core.detection import Detection, detect, noise_of_values
-from stepwatch.core.detection.fit import fit_boundaries, level_grid
+from stepwatch.core.detection.fit import Loss, fit_boundaries, level_grid
 
 GUIDE = [587.7] * 5 + [570.2] * 3 + [587.5] * 2 + [577.2] * 5
 
@@ -34,7 +34,7 @@ def indices(detection: Detection) -> list[int]:
 )
 def test_the_fit_weighs_odd_nights_against_changes(scaled: list[float], boundaries: list[int]) -> None:
     array = np.array(scaled, dtype=np.float64)
-    assert fit_boundaries(array, bound=9, penalties=np.full(array.size, 14.0)) == boundaries
+    assert fit_boundaries(array, loss=Loss(bound=9), penalties=np.full(array.size, 14.0)) == boundaries
 
 
 def test_the_grid_moves_with_the_values() -> None:
@@ -53,7 +53,11 @@ def brute_force(scaled: np.ndarray, levels: np.ndarray) -> float:
 @given(st.lists(st.integers(-6, 6), min_size=1, max_size=12))
 def test_the_fit_is_exact(values: list[int]) -> None:
     scaled = np.array(values, dtype=np.float64)
-    edges = [0, *fit_boundaries(scaled, bound=9, penalties=np.full(scaled.size, 14.0)), scaled.size]
+    edges = [
+        0,
+        *fit_boundaries(scaled, loss=Loss(bound=9), penalties=np.full(scaled.size, 14.0)),
+        scaled.size,
+    ]
     levels = np.unique(scaled)
     cost = 14.0 * (len(edges) - 2)
     for a, b in itertools.pairwise(edges):
@@ -112,11 +116,79 @@ def test_a_slope_is_no_step_however_well_the_noise_is_known(slope: float, noise:
         assert indices(detect(drift, noise=noise)) == []
 
 
-def test_two_modes_are_noise() -> None:
-    random = np.random.default_rng(3)
-    modes = np.exp(0.03 * (random.random(120) < 0.3) + random.normal(0, 0.002, 120))
-    found = detect(modes)
-    assert (indices(found), found.noise_source) == ([], "modes")
+def test_drift_is_reported_with_its_slope_and_total() -> None:
+    random = np.random.default_rng(2)
+    leaning = 100 * np.exp(0.0005 * np.arange(101) + random.normal(0, 0.002, 101))
+    leaning[[10, 40]] *= 1.3
+    values = np.concatenate([series(1, (80, 30), noise=0.002), leaning])
+    (drift,) = detect(values).drifts
+    assert (drift.start, drift.stop) == (30, 131)
+    assert drift.slope == pytest.approx(0.0005, rel=0.1)
+    assert drift.total == pytest.approx(np.expm1(0.05), rel=0.1)
+    assert {40, 70} <= detect(values).odd <= {24, 40, 70}, (
+        "a night on the line is not odd, far from the middle level though it be"
+    )
+
+
+@pytest.mark.parametrize("noise", [0.0005, 0.01])
+def test_a_level_does_not_drift(noise: float) -> None:
+    for seed in range(8):
+        assert detect(series(seed, (100, 60), (110, 60), noise=noise)).drifts == ()
+    assert detect(100 * np.exp(0.00002 * np.arange(100))).drifts == (), "0.2 % is below the minimum effect"
+
+
+def two_modes(seed: int, share: float = 0.3, apart: float = 0.03) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    return apart * (random.random(120) < share) + random.normal(0, 0.002, 120)
+
+
+@pytest.mark.parametrize("apart", [0.03, -0.03, 0.3])
+def test_visits_to_another_mode_are_no_steps_and_hide_none(apart: float) -> None:
+    for seed in range(6):
+        visits = two_modes(seed, apart=apart)
+        found = detect(np.exp(visits))
+        assert (indices(found), found.noise_source) == ([], "modes")
+        assert found.noise == pytest.approx(abs(apart) / 2.5, rel=0.2)
+        assert len(found.odd) < 5
+        visits[70:] += 0.1
+        assert indices(detect(np.exp(visits))) == [70]
+
+
+def test_a_stay_in_the_other_mode_becomes_a_step_when_it_lasts() -> None:
+    visits = two_modes(4, share=0.2)
+    visits[80:] = np.random.default_rng(4).normal(0.03, 0.002, 40)
+    assert indices(detect(np.exp(visits[:90]))) == []
+    assert len(indices(detect(np.exp(visits)))) == 1
+
+
+def test_long_stays_are_levels_and_no_modes() -> None:
+    levels = series(0, *[(100, 10), (103, 10)] * 5)
+    found = detect(levels)
+    assert (indices(found), found.noise_source) == (list(range(10, 100, 10)), "differences")
+
+
+def test_rounded_values_are_as_noisy_as_their_changes() -> None:
+    random = np.random.default_rng(0)
+    values = np.round(75 + random.normal(0, 0.3, 100))
+    found = detect(values)
+    assert (indices(found), found.noise_source) == ([], "rounded")
+    assert found.noise == pytest.approx(1.05 / 75, rel=0.3), "a change is one unit"
+    assert indices(detect(np.concatenate([values, values + 15]))) == [100]
+    quiet = detect([7.0] * 10 + [8.0] * 10)
+    assert (indices(quiet), quiet.noise_source) == ([10], "differences")
+
+
+def test_nights_on_the_way_belong_to_the_level_they_are_nearer_to() -> None:
+    values = series(0, (100, 20), (120, 20))
+    values[18:21] = 103, 106, 115
+    assert indices(detect(values)) == [20]
+
+
+def test_a_step_is_surer_with_each_night() -> None:
+    values = series(0, (100, 20), (101, 20), noise=0.002)
+    sure = [detect(values[:n]).steps[0].confidence for n in (26, 30, 40)]
+    assert sure == sorted(sure)
+    assert 0.5 <= sure[0] < sure[-1] < 1
 
 
 @pytest.mark.parametrize("noise", [0.0005, 0.01, 0.03])
@@ -135,6 +207,36 @@ def test_short_and_equal_series_have_no_step(values: list[float]) -> None:
     found = detect(values)
     assert found.steps == ()
     assert [(s.start, s.stop) for s in found.segments] == ([(0, len(values))] if values else [])
+
+
+def test_each_changed_unit_of_a_count_is_a_step_and_there_is_no_dip() -> None:
+    found = detect([0, 0, 7, 7, 8, 7, 0], exact=True)
+    assert [(s.index, s.ratio) for s in found.steps] == [
+        (2, np.inf),
+        (4, pytest.approx(8 / 7)),
+        (5, pytest.approx(7 / 8)),
+        (6, 0.0),
+    ]
+    assert [(s.start, s.stop, s.level) for s in found.segments][:2] == [(0, 2, 0.0), (2, 4, 7.0)]
+    assert (found.dips, found.odd, found.noise, found.noise_source) == ((), frozenset(), 0.0, "exact")
+    assert all(step.confidence == 1 for step in found.steps)
+    assert detect([], exact=True).segments == ()
+
+
+@pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf")])
+def test_a_count_that_is_none_is_refused(bad: float) -> None:
+    with pytest.raises(ValueError, match=r"value .* at position 1 is not zero or a positive finite number"):
+        detect([0.0, bad], exact=True)
+
+
+def test_a_hundred_thousand_values_have_an_answer() -> None:
+    values = series(0, (100, 30_000), (104, 40_000), (99, 30_000), noise=0.005)
+    assert indices(detect(values)) == [30_000, 70_000]
+
+
+def test_a_table_is_no_series() -> None:
+    with pytest.raises(ValueError, match="must have one dimension, not 2"):
+        detect(np.ones((2, 2)))
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
@@ -190,6 +292,31 @@ def test_scaling_moves_no_step(values: np.ndarray, factor: float) -> None:
     one, other = detect(values), detect(values * factor)
     assert indices(one) == indices(other)
     assert other.segments[-1].level == pytest.approx(one.segments[-1].level * factor)
+
+
+@st.composite
+def clear_histories(draw: st.DrawFn) -> np.ndarray:
+    """Levels at least 20 noises apart, each of at least six nights."""
+    lengths = draw(st.lists(st.integers(6, 25), min_size=1, max_size=5))
+    jumps = draw(st.lists(st.sampled_from([0.8, 0.95, 1.05, 1.2, 2.0]), min_size=5, max_size=5))
+    levels = 100 * np.cumprod([1.0, *jumps])
+    parts = list(zip(levels, lengths, strict=False))
+    return series(draw(st.integers(0, 1000)), *parts, noise=draw(st.sampled_from([0.0005, 0.002])))
+
+
+@settings(max_examples=40, deadline=None)
+@given(clear_histories())
+def test_reversing_time_mirrors_the_steps(values: np.ndarray) -> None:
+    mirrored = [values.size - i for i in reversed(indices(detect(values[::-1])))]
+    assert indices(detect(values)) == mirrored
+
+
+@settings(max_examples=40, deadline=None)
+@given(clear_histories(), st.integers(1, 40), st.integers(0, 100))
+def test_nights_on_the_level_take_no_step_back(values: np.ndarray, nights: int, seed: int) -> None:
+    before = indices(detect(values))
+    more = series(seed, (detect(values).segments[-1].level, nights), noise=0.0005)
+    assert indices(detect(np.concatenate([values, more]), held=before)) == before
 
 
 @settings(max_examples=40, deadline=None)

@@ -48,6 +48,7 @@ class Watch:
     default: Verdict | None = None
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     noise: float | None = None
+    exact: bool = False
     known: tuple[Regression, ...] = ()
     evidence: list[Evidence] = field(default_factory=list)
     said: list[tuple[str, str, str]] = field(default_factory=list)
@@ -67,7 +68,14 @@ class Watch:
         return night
 
     def look(self, nights: Sequence[Point]) -> Triage:
-        night = triage(nights, known=self.known, evidence=self.evidence, better=self.better, noise=self.noise)
+        night = triage(
+            nights,
+            known=self.known,
+            evidence=self.evidence,
+            better=self.better,
+            noise=self.noise,
+            exact=self.exact,
+        )
         self.known = night.regressions
         self.said += [(s.kind.value, str(s.regression.suspect), nights[-1].label) for s in night.said]
         return night
@@ -249,6 +257,55 @@ def test_a_late_night_inside_a_proved_bracket_moves_the_boundary() -> None:
     assert [step.index for step in night.detection.steps] == [2]
 
 
+def test_a_count_is_told_on_its_first_night_if_it_matters_and_never_measured_again() -> None:
+    watch = Watch(exact=True, default=Verdict.DIFFERENT)
+    night = watch.play(points([100, 100, 101, None, 101, 115, 115, 100]))
+    assert watch.said == [("regression", "(n004, n005]", "n005"), ("recovered", "(n004, n005]", "n007")]
+    assert watch.asked == []
+    assert [(str(r.suspect), r.state, r.raised) for r in night.regressions] == [
+        ("(n001, n002]", State.RECOVERED, None),
+        ("(n004, n005]", State.RECOVERED, "n005"),
+    ]
+    assert night.dips == ()
+
+
+@pytest.mark.parametrize(("after", "said"), [(110, ["regression"]), (109, [])])
+def test_a_small_step_of_a_count_is_filed_and_never_said(after: int, said: list[str]) -> None:
+    watch = Watch(exact=True)
+    night = watch.play(points([100, 100, *[after] * 9]))
+    assert [kind for kind, _, _ in watch.said] == said
+    assert [r.state for r in night.regressions] == [State.CONFIRMED]
+
+
+def test_a_count_that_comes_back_in_small_steps_is_back() -> None:
+    watch = Watch(exact=True)
+    watch.play(points([100, 100, 120, 110, 101, 100]))
+    assert [(kind, night) for kind, _, night in watch.said] == [
+        ("regression", "n002"),
+        ("partly_recovered", "n003"),
+        ("recovered", "n004"),
+    ]
+
+
+def test_a_count_that_was_zero_is_a_regression_without_measure() -> None:
+    watch = Watch(exact=True)
+    watch.play(points([0, 0, 3, 3, 0]))
+    assert [(kind, night) for kind, _, night in watch.said] == [("regression", "n002"), ("recovered", "n004")]
+    proof = [evidence("n001", "n002", Verdict.DIFFERENT)]
+    night = triage(points([0, 0, 3]), evidence=proof, better=Better.LOWER, exact=True)
+    assert [s.remaining for s in night.said] == [np.inf]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.one_of(st.none(), st.integers(0, 30)), max_size=25), st.sampled_from(Better))
+def test_counts_say_nothing_twice_and_take_nothing_back(values: list[int | None], better: Better) -> None:
+    watch = Watch(exact=True, better=better)
+    watch.play(points(values) or points([None]))
+    told = [(kind, bracket) for kind, bracket, _ in watch.said]
+    assert len(told) == len(set(told))
+    assert all(kind != "retracted" for kind, _ in told)
+
+
 def test_two_points_of_one_label_are_refused() -> None:
     with pytest.raises(ValueError, match="two points have the label a"):
         triage(points([1.0, 2.0], ["a", "a"]), better=Better.LOWER)
@@ -346,6 +403,32 @@ def test_a_proved_boundary_stays(values: list[float | None]) -> None:
     labels = [p.label for p in points(values) if p.value is not None]
     for proof in watch.evidence:
         assert labels.index(proof.suspect.through) in starts
+
+
+def test_a_peak_before_a_worse_level_is_a_regression_and_partly_back() -> None:
+    watch = Watch()
+    watch.play(points([10.0, 10.1, 9.9, 10.0, 10.1, 10.0, *[90.0, 91.0, 90.0], *[20.0, 20.1, 19.9] * 3]))
+    assert watch.said == [
+        ("regression", "(n005, n006]", "n010"),
+        ("partly_recovered", "(n005, n006]", "n013"),
+    ]
+
+
+def test_a_gain_beyond_a_level_that_nobody_was_told_of_is_its_own() -> None:
+    watch = Watch()
+    watch.play(points([10.0, 10.1, 9.9, 10.0, 10.1, 10.0, *[12.0, 12.1, 12.0, 12.1], *[8.0, 8.1, 7.9] * 3]))
+    assert [(kind, night) for kind, _, night in watch.said] == [("improvement", "n014")]
+
+
+def test_what_detection_just_believes_is_not_said() -> None:
+    random = np.random.default_rng(1)
+    values = [*(100 + random.normal(0, 1, 8)), *(104 + random.normal(0, 1, 6))]
+    night = triage(points(values), better=Better.LOWER, settings=TriageSettings(confidence=0.8))
+    (step,) = night.detection.steps
+    (regression,) = night.regressions
+    assert 0.6 < step.confidence < 0.8
+    assert (regression.state, night.said) == (State.SUSPECTED, ())
+    assert [s.kind for s in triage(points(values), better=Better.LOWER).said] == ["regression"]
 
 
 def test_settings_say_when() -> None:

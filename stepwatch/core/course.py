@@ -7,7 +7,8 @@ are open at that point. Worked example, in ms, lower is better:
                           81 > 0.6 leaves 0.38 of 6.07, less than a quarter: *back*
     1.0   0.4  5.0        1.0 > 0.4 comes out of the blue: a gain of its own; 0.4 > 5.0 is a regression
 
-A step that nothing has confirmed yet (it is not *ripe*) closes what it returns from only once it is.
+A step that nothing has confirmed yet (it is not *ripe*) closes what it returns from only once it is. A step of an exact
+series (a count) needs no confirmation; it is worth telling only from `suspect_change` on.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from stepwatch.core.detection import Detection, DetectionSettings
 from stepwatch.core.model import Better, Direction, Step
 
+LEAST = 2.0**-1022  # below any count, and its logarithm is finite
 _EASED_SHARE = 0.1  # of a regression's log size that must be undone before it is called partly back
 
 
@@ -26,9 +28,9 @@ _EASED_SHARE = 0.1  # of a regression's log size that must be undone before it i
 class Turn:
     """One step with its meaning.
 
-    `own` says that it is a regression or an improvement in its own right, not the way back from one; `back` is the
-    step with which the level before this one was reached again, `eased` the first that undid part of it; both are
-    set only when that step is ripe.
+    `own` says that it is a regression or an improvement in its own right, not the way back from one; `relevant`
+    that people are to hear of it; `back` is the step with which the level before this one was reached again, `eased`
+    the first that undid part of it; both are set only when that step is ripe.
     """
 
     step: Step
@@ -38,6 +40,7 @@ class Turn:
     level: float  # log level after, worse is larger
     tolerance: float  # what may remain of a step that is back
     own: bool = True
+    relevant: bool = True
     back: Step | None = None
     eased: Step | None = None
 
@@ -51,12 +54,14 @@ class Turn:
 class TriageSettings:
     """When a step is believed, and what is measured again at once.
 
-    `confirm` results must follow the first one on a new level; `suspect_change` is relative, and to be measured again
+    `confirm` results must follow the first one on a new level, and its step have `confidence` (0.5 is that of one that
+    detection just believes in, so that what is said is further from being taken back); `suspect_change` is relative, and to be measured again
     a night must also be `suspect_noises` times the noise off; a re-fit may move what is known by `same_place` results.
     """
 
     detection: DetectionSettings = field(default_factory=DetectionSettings)
     confirm: int = 4
+    confidence: float = 0.6
     suspect_change: float = 0.10
     suspect_noises: float = 3.0
     same_place: int = 2
@@ -68,10 +73,20 @@ class TriageSettings:
 
 
 def read_course(
-    values: Sequence[float], detection: Detection, better: Better, settings: TriageSettings
+    values: Sequence[float],
+    detection: Detection,
+    better: Better,
+    settings: TriageSettings,
+    *,
+    exact: bool = False,
 ) -> list[Turn]:
     """One Turn for each of the detection's steps, in order."""
-    turns = [_turn(values, detection, i, better, settings) for i in range(len(detection.steps))]
+    turns = [
+        _exact_turn(detection, i, better, settings)
+        if exact
+        else _turn(values, detection, i, better, settings)
+        for i in range(len(detection.steps))
+    ]
     open_: list[Turn] = []
     gains: list[Turn] = []
     closed: Turn | None = None
@@ -83,7 +98,7 @@ def read_course(
         left = _close(open_, turn)
         if left:
             closed = left
-            turn.own = False
+            turn.own = not left.ripe and turn.level < left.base - left.tolerance
         elif open_:
             turn.own = not _ease(open_, turn)
         elif closed is not None and turn.base > closed.base + settings.detection.min_effect:
@@ -125,14 +140,16 @@ def _turn(
 ) -> Turn:
     step = detection.steps[i]
     old, new = detection.segments[i], detection.segments[i + 1]
-    sign = 1.0 if better is Better.LOWER else -1.0
-    base, level = sign * math.log(old.level), sign * math.log(new.level)
+    base, level = badness(old.level, better), badness(new.level, better)
     size = abs(level - base)
     error = detection.noise * math.sqrt(1 / (old.stop - old.start) + 1 / (new.stop - new.start))
     return Turn(
         step=step,
         direction=Direction.REGRESSION if level > base else Direction.IMPROVEMENT,
-        ripe=results_on(values, detection, i) > settings.confirm
+        ripe=(
+            step.confidence >= settings.confidence
+            and results_on(values, detection, i, settings.detection.back_share) > settings.confirm
+        )
         or (step.remeasured and size >= settings.large),
         base=base,
         level=level,
@@ -142,18 +159,39 @@ def _turn(
     )
 
 
-def results_on(values: Sequence[float], detection: Detection, i: int) -> int:
-    """How many results lie on the new side of step i, until a later level is back on its old side.
+def _exact_turn(detection: Detection, i: int, better: Better, settings: TriageSettings) -> Turn:
+    step = detection.steps[i]
+    base, level = badness(step.level_before, better), badness(step.level_after, better)
+    size = abs(level - base)
+    return Turn(
+        step=step,
+        direction=Direction.REGRESSION if level > base else Direction.IMPROVEMENT,
+        ripe=True,
+        relevant=size >= settings.large,
+        base=base,
+        level=level,
+        tolerance=settings.detection.back_share * size,
+    )
+
+
+def badness(level: float, better: Better) -> float:
+    """The log of a level, worse being larger. Zero counts as the least number there is: far from any count."""
+    return math.log(max(level, LEAST)) * (1 if better is Better.LOWER else -1)
+
+
+def results_on(values: Sequence[float], detection: Detection, i: int, back_share: float) -> int:
+    """How many results lie on the new side of step i, until a later level is back: within `back_share` of the step.
 
     An odd night counts while it is within half the step of its level: a small wobble is no night off a far level.
     """
     step = detection.steps[i]
-    reach = abs(math.log(step.ratio)) / 2
+    size = abs(math.log(step.ratio))
+    reach = size / 2
     upward = step.ratio > 1
     count = 0
     for segment in detection.segments[i + 1 :]:
         beyond = math.log(segment.level / step.level_before)
-        if (beyond if upward else -beyond) < reach:
+        if (beyond if upward else -beyond) <= back_share * size:
             break
         count += sum(
             j not in detection.odd or abs(math.log(values[j] / segment.level)) < reach

@@ -22,7 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from stepwatch.core.course import TriageSettings, Turn, read_course
+from stepwatch.core.course import TriageSettings, Turn, badness, read_course
 from stepwatch.core.detection import Detection, detect
 from stepwatch.core.model import (
     Better,
@@ -103,21 +103,30 @@ def triage(
     better: Better,
     noise: float | None = None,
     settings: TriageSettings | None = None,
+    exact: bool = False,
 ) -> Triage:
     """What is known, suspected and said after the last of `points` (nights in order, gaps and failures included).
 
-    `noise` is a known relative noise. ValueError: a value is not positive and finite, or two points have one label.
+    `noise` is a known relative noise. `exact` values are counts: a step is CONFIRMED on its first night without being
+    measured again, and said if it is `suspect_change` large; a smaller one is filed and never said.
+    ValueError: a value is not positive (exact: is negative) or not finite, or two points have one label.
     """
     settings = settings or TriageSettings()
     results = collect_results(points)
-    boundaries = sorted({i for e in evidence if (i := proved_boundary(results, e)) is not None})
+    proved = () if exact else [proved_boundary(results, e) for e in evidence]
+    boundaries = sorted({i for i in proved if i is not None})
     held = [
         results.places[r.suspect.through] for r in known if r.raised and r.suspect.through in results.places
     ]
     detection = detect(
-        results.values, noise=noise, boundaries=boundaries, held=held, settings=settings.detection
+        results.values,
+        noise=noise,
+        boundaries=boundaries,
+        held=held,
+        settings=settings.detection,
+        exact=exact,
     )
-    turns = read_course(results.values, detection, better, settings)
+    turns = read_course(results.values, detection, better, settings, exact=exact)
     matches = _match(results, known, turns, settings.same_place)
     said: list[Saying] = []
     followed = tuple(
@@ -138,7 +147,7 @@ def triage(
         followed=followed,
         opened=tuple(opened),
         dips=_dips(results, detection, alerted),
-        suspect=asked_range(results, detection, evidence, boundaries, noise, settings),
+        suspect=None if exact else asked_range(results, detection, evidence, boundaries, noise, settings),
         said=tuple(said),
     )
 
@@ -207,11 +216,11 @@ def _followed(
                 suspect=results.bracket(detection, step),
                 before=step.level_before,
                 after=step.level_after,
-                remaining=step.level_after / regression.baseline - 1,
+                remaining=_remaining(step.level_after, regression.baseline),
             )
         )
 
-    if before.raised is None and turn.ripe:
+    if before.raised is None and turn.ripe and turn.relevant:
         now = replace(now, raised=results.tonight, eased=results.tonight if turn.eased else None)
         say(Telling(turn.direction.value), now, turn.step)
     elif before.raised and turn.back is not None:
@@ -239,8 +248,9 @@ def _gone(
     if known.raised is None:
         return None
     present = detection.segments[-1].level
-    worse = math.log(present / known.baseline) * (1 if better is Better.LOWER else -1)
-    size = abs(math.log(known.level / known.baseline))
+    base = badness(known.baseline, better)
+    worse = badness(present, better) - base
+    size = abs(badness(known.level, better) - base)
     back = worse <= max(settings.detection.back_share * size, settings.detection.min_effect)
     now = replace(known, state=State.RECOVERED, recovered=results.tonight)
     said.append(
@@ -250,10 +260,15 @@ def _gone(
             suspect=None,
             before=known.level,
             after=present,
-            remaining=present / known.baseline - 1,
+            remaining=_remaining(present, known.baseline),
         )
     )
     return now
+
+
+def _remaining(present: float, baseline: float) -> float:
+    """What a count has above a baseline of zero is without measure."""
+    return present / baseline - 1 if baseline else (math.inf if present else 0.0)
 
 
 def _dips(results: Results, detection: Detection, alerted: Sequence[Regression]) -> tuple[DipNights, ...]:

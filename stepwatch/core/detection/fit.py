@@ -12,13 +12,18 @@ penalty 14:
     0 0 0 8 8      one level: 18, one change: 14                                -> a step at position 3
     0 0 8 8 8 0 0  one level: 27, two changes: 28                               -> one level with a dip
 
+A series with two modes has a third kind of night: within a noise or so of the level's other mode it costs little,
+so that many visits to it are no steps, and one that lasts (28 nights at 0.5) is.
+
 A boundary that was measured again is forced: changing level there is free, and the value there is not bounded like
 an odd night's, because a second measurement has said that it is none.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +32,36 @@ Floats = NDArray[np.float64]
 
 _GRID = 0.25  # spacing of the levels, in units of the noise
 _LEVELS_MAX = 600  # above this many the grid is made coarser
+_NIGHTS = 2048  # whose losses are worked out at a time, so that a long series needs little memory
 _TRIED = 41  # levels tried for one stretch, evenly among its sorted values
+_VISIT = 0.5  # the loss of a night in the other mode
 _TRUSTED = 4.0  # the bound of a value that was measured again, in bounds: more than two changes of level
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """What a night costs that lies off its level: the square, at most `bound`; `modes` apart is another mode (0: none).
+
+    All in units of the noise.
+    """
+
+    bound: float
+    modes: float = 0.0
+
+    def of(self, residuals: Floats) -> Floats:
+        """The losses of values less their level; they are not bounded yet, since not all have one bound."""
+        losses: Floats = residuals * residuals
+        if self.modes:
+            np.minimum(losses, (residuals - self.modes) ** 2 + _VISIT, out=losses)
+        return losses
+
+    def fold(self, residuals: Floats) -> Floats:
+        """The residuals, those of nights in the other mode taken from there."""
+        if not self.modes:
+            return residuals
+        other = residuals - self.modes
+        folded: Floats = np.where((residuals**2 >= self.bound) & (other**2 < self.bound), other, residuals)
+        return folded
 
 
 def level_grid(scaled: Floats) -> Floats:
@@ -41,46 +74,54 @@ def level_grid(scaled: Floats) -> Floats:
         spacing *= 2
 
 
-def fit_boundaries(
-    scaled: Floats, *, bound: float, penalties: Floats, forced: Sequence[int] = ()
-) -> list[int]:
+def fit_boundaries(scaled: Floats, *, loss: Loss, penalties: Floats, forced: Sequence[int] = ()) -> list[int]:
     """The first positions of all levels but the first, ascending, `forced` ones included.
 
     `penalties[i]` is the price of a change of level at position i.
     """
     grid = level_grid(scaled)
-    bounds = np.full(scaled.size, bound)
-    bounds[list(forced)] = _TRUSTED * bound
+    bounds = np.full((scaled.size, 1), loss.bound, dtype=np.float64)
+    bounds[list(forced)] *= _TRUSTED
     moved = np.zeros((scaled.size, grid.size), dtype=np.bool_)
-    origin = np.zeros(scaled.size, dtype=np.int64)
-    cost = np.minimum((scaled[0] - grid) ** 2, bounds[0])
-    for i in range(1, scaled.size):
-        origin[i] = cost.argmin()
-        change = cost[origin[i]] + penalties[i]
-        np.greater(cost, change, out=moved[i])
-        cost = np.minimum(cost, change) + np.minimum((scaled[i] - grid) ** 2, bounds[i])
+    origin = [0] * scaled.size
+    change = [math.inf] * scaled.size
+    prices = penalties.tolist()
+    cost: Floats = np.zeros(grid.size)
+    for start in range(0, scaled.size, _NIGHTS):
+        part = slice(start, start + _NIGHTS)
+        before = cost
+        costs = np.minimum(loss.of(scaled[part, None] - grid), bounds[part])
+        for i in range(start, start + len(costs)):
+            if i > 0:
+                origin[i] = least = int(cost.argmin())
+                change[i] = float(cost[least]) + prices[i]
+                costs[i - start] += np.minimum(cost, change[i])
+            cost = costs[i - start]
+        moved[part] = np.vstack([before, costs[:-1]]) > np.array(change[part])[:, None]
     return _walk_back(int(cost.argmin()), moved, origin, forced)
 
 
 def _walk_back(
-    level: int, moved: NDArray[np.bool_], origin: NDArray[np.int64], forced: Sequence[int]
+    level: int, moved: NDArray[np.bool_], origin: Sequence[int], forced: Sequence[int]
 ) -> list[int]:
+    """Follows the levels back from the last night, jumping from one move of a level to the one before."""
     found = set(forced)
-    for i in range(len(origin) - 1, 0, -1):
-        if moved[i, level]:
-            found.add(i)
-            level = int(origin[i])
+    i = len(origin)
+    while (moves := np.flatnonzero(moved[:i, level])).size:
+        i = int(moves[-1])
+        found.add(i)
+        level = origin[i]
     return sorted(found)
 
 
-def level_of(scaled: Floats, bound: float) -> float:
+def level_of(scaled: Floats, loss: Loss) -> float:
     """The one level that explains a stretch best: the mean of its values without the odd ones."""
     tried = np.sort(scaled)[:: -(-scaled.size // _TRIED)]
-    losses = np.minimum((scaled[:, None] - tried[None, :]) ** 2, bound).sum(axis=0)
+    losses = np.minimum(loss.of(scaled - tried[:, None]), loss.bound).sum(axis=1)
     level = float(tried[losses.argmin()])
     for _ in range(3):
-        near = np.abs(scaled - level) < np.sqrt(bound)
-        level = float(scaled[near].mean())
+        near = scaled[on_level(scaled, level, loss.bound)]
+        level = float(near.sum() / near.size)
     return level
 
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepwatch.core.detection.fit import Floats, level_of, on_level
+from stepwatch.core.detection.fit import Floats, Loss, level_of, on_level
+from stepwatch.core.detection.noise import MODES
 from stepwatch.core.detection.settings import DetectionSettings
 
 _FLAT = 1e-9  # a squared length below which a line takes over the whole step
@@ -32,46 +33,58 @@ class Stretch:
     level: float
 
 
-def stretches(scaled: Floats, boundaries: Sequence[int], bound: float) -> list[Stretch]:
+@dataclass(frozen=True, kw_only=True)
+class Strength:
+    """How far a change of level passes the criteria, 1 being just enough: its effect; its z, alone and over a line."""
+
+    effect: float
+    z: float
+    line_z: float
+
+
+def stretches(scaled: Floats, boundaries: Sequence[int], loss: Loss) -> list[Stretch]:
     """The stretches between `boundaries`, each with its own level."""
     edges = [0, *boundaries, scaled.size]
-    return [
-        Stretch(start=a, stop=b, level=level_of(scaled[a:b], bound)) for a, b in itertools.pairwise(edges)
-    ]
+    return [Stretch(start=a, stop=b, level=level_of(scaled[a:b], loss)) for a, b in itertools.pairwise(edges)]
 
 
 def prune(
     scaled: Floats,
     boundaries: Sequence[int],
     *,
+    loss: Loss,
     noise: float,
     settings: DetectionSettings,
     forced: Sequence[int],
     ease: Callable[[int], float],
-) -> list[Stretch]:
-    """The stretches that remain. `ease(i)` scales the thresholds at position i; `forced` boundaries stay."""
-    pruning = _Pruning(scaled, boundaries, noise, settings, forced, ease)
+) -> tuple[list[Stretch], list[float]]:
+    """The stretches that remain, and of each change between two how sure it is: its z over what is asked of one.
+
+    `ease(i)` scales the thresholds at position i; `forced` boundaries stay.
+    """
+    pruning = _Pruning(scaled, boundaries, loss, noise, settings, forced, ease)
     while (weakest := pruning.weakest()) is not None:
         pruning.join(weakest, weakest + 1)
-    return pruning.kept
+    return pruning.kept, pruning.sureness()
 
 
 class _Pruning:
-    """The stretches that are left, and for each change of level how far it passes the criteria."""
+    """The stretches that are left, and for each change of level its strength."""
 
     def __init__(
         self,
         scaled: Floats,
         boundaries: Sequence[int],
+        loss: Loss,
         noise: float,
         settings: DetectionSettings,
         forced: Sequence[int],
         ease: Callable[[int], float],
     ) -> None:
-        self._scaled, self._noise, self._settings = scaled, noise, settings
+        self._scaled, self._loss, self._noise, self._settings = scaled, loss, noise, settings
         self._forced, self._ease = frozenset(forced), ease
-        self.kept = stretches(scaled, boundaries, settings.bound)
-        self._residuals = residuals_of(scaled, self.kept)
+        self.kept = stretches(scaled, boundaries, loss)
+        self._residuals = loss.fold(residuals_of(scaled, self.kept))
         self._strengths = [self._strength(i) for i in range(len(self.kept) - 1)]
         i = 1
         while i < len(self.kept) - 1:
@@ -79,19 +92,25 @@ class _Pruning:
 
     def weakest(self) -> int | None:
         """The stretch whose change to the next is weakest and too weak; None when all are strong enough."""
+        if not self._strengths:
+            return None
         factor = correlation_factor(self._residuals, self._settings.bound)
-        weakest, i = min(
-            ((min(rest, z / factor), i) for i, (rest, z) in enumerate(self._strengths)), default=(1.0, 0)
-        )
-        return i if weakest < 1 else None
+        passes = [self._passes(i, factor) for i in range(len(self._strengths))]
+        weakest = min(range(len(passes)), key=passes.__getitem__)
+        return weakest if passes[weakest] < 1 else None
+
+    def sureness(self) -> list[float]:
+        """The z of each change that is left, over `min_z`."""
+        factor = correlation_factor(self._residuals, self._settings.bound) if self._strengths else 1.0
+        return [min(strength.z / factor, strength.line_z) for strength in self._strengths]
 
     def join(self, first: int, last: int, level: float | None = None) -> None:
         """Makes one stretch, on `level` or its best one, of `first` to `last`, and of a dip that this uncovers."""
         start, stop = self.kept[first].start, self.kept[last].stop
         if level is None:
-            level = level_of(self._scaled[start:stop], self._settings.bound)
+            level = level_of(self._scaled[start:stop], self._loss)
         self.kept[first : last + 1] = [Stretch(start=start, stop=stop, level=level)]
-        self._residuals[start:stop] = self._scaled[start:stop] - level
+        self._residuals[start:stop] = self._loss.fold(self._scaled[start:stop] - level)
         del self._strengths[first:last]
         for i in (first - 1, first):
             if 0 <= i < len(self._strengths):
@@ -116,20 +135,32 @@ class _Pruning:
         self.join(i - 1, i, old.level)
         return max(i - 1, 1)
 
-    def _strength(self, i: int) -> tuple[float, float]:
-        """How far the change after stretch i passes the criteria, 1 being just enough: of effect and line, of z."""
+    def _passes(self, i: int, factor: float) -> float:
+        strength, start = self._strengths[i], self.kept[i + 1].start
+        if start in self._forced:
+            return math.inf
+        ease = self._ease(start)
+        z = min(strength.z / factor, strength.line_z) / ease
+        return min(z, strength.effect / ease)
+
+    def _strength(self, i: int) -> Strength:
         old, new, settings = self.kept[i], self.kept[i + 1], self._settings
-        if new.start in self._forced:
-            return math.inf, math.inf
         size = abs(new.level - old.level)
-        spread = max(1.0, float(1.4826 * np.median(np.abs(self._residuals[old.start : new.stop]))))
+        spread = max(1.0, 1.4826 * middle(np.abs(self._residuals[old.start : new.stop])))
+        apart = abs(self._loss.modes)
+        if abs(size - apart) <= apart / 2:  # it may be a visit to the other mode
+            spread = max(spread, apart / MODES)
         error = spread * math.sqrt(1 / (old.stop - old.start) + 1 / (new.stop - new.start))
-        line_z = _line_z(self._scaled, old, new, spread, settings.bound)
-        ease = self._ease(new.start)
-        return (
-            min(size * self._noise / settings.min_effect, line_z / settings.min_line_z) / ease,
-            size / error / settings.min_z / ease,
+        return Strength(
+            effect=size * self._noise / settings.min_effect,
+            z=size / error / settings.min_z,
+            line_z=_line_z(self._scaled, old, new, spread, settings.bound) / settings.min_line_z,
         )
+
+
+def middle(values: Floats) -> float:
+    """The median, of two in the middle the upper one: several times quicker than numpy's on a few values."""
+    return float(np.partition(values, values.size // 2)[values.size // 2])
 
 
 def residuals_of(scaled: Floats, kept: Sequence[Stretch]) -> Floats:
@@ -139,18 +170,18 @@ def residuals_of(scaled: Floats, kept: Sequence[Stretch]) -> Floats:
 
 
 def correlation_factor(residuals: Floats, bound: float) -> float:
-    """By how much neighbouring nights that err together widen a mean's standard error: sqrt((1 + r) / (1 - r)).
+    """By how much nights that err together widen a mean's standard error: sqrt(1 + 2 r1 + 2 r2 + ...).
 
-    The lag-one correlation r is taken from clipped residuals, less its own standard error: a few nights can't
-    show any.
+    The correlations r of nights up to the cube root of their number apart are taken from clipped residuals and
+    weighted down to nothing with their distance (Newey and West, 1987).
     """
-    clipped = np.clip(residuals, -np.sqrt(bound), np.sqrt(bound))
+    clipped = residuals.clip(-math.sqrt(bound), math.sqrt(bound))
     power = float(clipped @ clipped)
-    if clipped.size < 3 or power == 0:
+    if power == 0:
         return 1.0
-    lagged = float(clipped[1:] @ clipped[:-1]) / power - 1 / np.sqrt(clipped.size)
-    r = min(max(lagged, 0.0), 0.9)
-    return float(np.sqrt((1 + r) / (1 - r)))
+    lags = min(round(clipped.size ** (1 / 3)), clipped.size - 1)
+    shared = sum((1 - k / (lags + 1)) * float(clipped[k:] @ clipped[:-k]) for k in range(1, lags + 1)) / power
+    return math.sqrt(1 + 2 * max(shared, 0.0))
 
 
 def _line_z(scaled: Floats, old: Stretch, new: Stretch, spread: float, bound: float) -> float:
@@ -159,11 +190,11 @@ def _line_z(scaled: Floats, old: Stretch, new: Stretch, spread: float, bound: fl
     levels = np.repeat([old.level, new.level], [old.stop - old.start, new.stop - new.start])
     values = scaled[start:stop]
     near = on_level(values - levels, 0.0, bound * spread**2)
-    time = np.arange(start, stop, dtype=np.float64)[near]
-    time -= time.mean()
-    after = np.arange(start, stop)[near] >= new.start
+    time = np.flatnonzero(near).astype(np.float64)
+    after = (time >= new.start - start).astype(np.float64)
+    time -= time.sum() / time.size
     # What of the step no line can take over; what the values have in common with it is the step's own gain.
-    rest = after - after.mean()
+    rest = after - after.sum() / after.size
     if time.any():
         rest -= time * float(time @ rest) / float(time @ time)
     power = float(rest @ rest)

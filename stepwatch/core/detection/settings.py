@@ -21,7 +21,7 @@ class DetectionSettings:
     """
 
     min_effect: float = 0.003
-    min_z: float = 6.0
+    min_z: float = 6.5
     min_line_z: float = 3.0
     penalty: float = 14.0
     bound: float = 9.0
