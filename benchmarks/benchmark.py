@@ -42,6 +42,7 @@ class Benchmark(abc.ABC):
     params: tuple[tuple[Any, ...], ...]
     timeout = 600.0
     donate: tuple[int, ...] = ()
+    python_calls = True  # whether calls of Python are counted too: it may take longer than all the rest
 
     arguments: tuple[Any, ...]
     lowered: Any
@@ -74,7 +75,9 @@ class Benchmark(abc.ABC):
 
     def facts(self) -> tuple[dict[str, float], dict[str, str]]:
         """What is exact about the program, as far as this version tells it."""
-        return read_facts(self.function, self.arguments, self.lowered, self.compiled)
+        return read_facts(
+            self.function, self.arguments, self.lowered, self.compiled, python_calls=self.python_calls
+        )
 
     def headline(self) -> dict[str, Any]:
         """The judged metric for asv, which has called `setup` already."""

@@ -51,13 +51,18 @@ _REFUSALS = (AttributeError, NotImplementedError, TypeError, ValueError, KeyErro
 
 
 def read_facts(
-    function: Callable[..., Any], arguments: tuple[Any, ...], lowered: Any, compiled: Any
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    lowered: Any,
+    compiled: Any,
+    *,
+    python_calls: bool = True,
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """The counts of a program, and hashes of it before and after XLA's optimisation."""
+    """The counts of a program, those of Python calls where asked for, and hashes before and after XLA's optimisation."""
     counts: dict[str, float] = {}
     hashes: dict[str, str] = {}
     with suppress(*_REFUSALS):
-        counts.update(_python_counts(function, arguments))
+        counts.update(_python_counts(function, arguments) if python_calls else ())
     with suppress(*_REFUSALS):
         text = lowered.as_text()
         counts["stablehlo_operations"] = len(re.findall(r"= \"?stablehlo\.", text))

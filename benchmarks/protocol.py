@@ -77,7 +77,7 @@ class Budget:
 
 
 BUDGETS = {
-    "smoke": Budget(block_s=0.02, timed_s=0.5, blocks_min=5, blocks_max=30),
+    "smoke": Budget(block_s=0.02, timed_s=0.3, blocks_min=5, blocks_max=20),
     "full": Budget(block_s=0.1, timed_s=5.0, blocks_min=10, blocks_max=50),
 }
 

@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not cases:
         of_group = f"of group {options.group!r} " if options.group else ""
         return _refuse(f"no benchmark {of_group}matches {options.only!r}")
-    _run(cases, document, out)
+    _run(cases, document, out, python_calls=options.python_calls)
     return 0
 
 
@@ -114,6 +114,12 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         "--only", metavar="REGEX", default="", help="those whose name with parameters matches"
     )
     parser.add_argument("--group", default=None, help="those of one group, such as core")
+    parser.add_argument(
+        "--no-python-calls",
+        dest="python_calls",
+        action="store_false",
+        help="don't count calls of Python: they are the same in every process of a run, and take long",
+    )
     parser.add_argument("--seed", type=int, default=0, help="what the order comes from")
     options = parser.parse_args(arguments)
     try:
@@ -162,7 +168,9 @@ def _start_document(size: str, seed: int) -> dict[str, Any] | str:
     }
 
 
-def _run(cases: list[tuple[type, tuple[Any, ...]]], document: dict[str, Any], out: Path) -> None:
+def _run(
+    cases: list[tuple[type, tuple[Any, ...]]], document: dict[str, Any], out: Path, *, python_calls: bool
+) -> None:
     """Measure each case in turn; the document on disk is always a whole one."""
     judged = protocol.judged_clock(document["device"]["platform"])
     budget = protocol.BUDGETS[document["size"]]
@@ -173,7 +181,9 @@ def _run(cases: list[tuple[type, tuple[Any, ...]]], document: dict[str, Any], ou
         document["finished_at"] = _now()
         write_document(document, out)
         begun = time.perf_counter()
-        record = protocol.measure(kind(), params, budget=budget, judged=judged)
+        subject = kind()
+        subject.python_calls = python_calls
+        record = protocol.measure(subject, params, budget=budget, judged=judged)
         records[position] = {**_identity(kind, params), **record}
         if "not finite" in (record["reason"] or ""):
             document["warnings"].append(f"{_title(kind, params)}: {record['reason']}")

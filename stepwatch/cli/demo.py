@@ -145,7 +145,7 @@ def _follow(
         state, at = airflow.state(dag, run)
         doing = f"{name}: {at or state}{more()}"
         display.update(task, description=doing)
-        if not display.console.is_terminal and doing != shown and state not in ENDED:
+        if not display.console.is_terminal and doing != shown and at:
             display.console.print(f"  {doing}")  # no bar is drawn in a file
         shown = doing
         time.sleep(POLL_S)

@@ -85,4 +85,4 @@ def _any_of(benchmarks: Iterable[Benchmark]) -> str:
 def _process(suite: Suite, folder: Path, side: str, number: int, only: str | None) -> Process:
     # the seed follows from the place of the process, so that a run that is done again has the same orders
     seed = int(digest([folder.name, side, number])[:8], 16)
-    return Process(suite=suite, seed=seed, out=folder / f"{side}-{number}.json", only=only)
+    return Process(suite=suite, seed=seed, out=folder / f"{side}-{number}.json", only=only, first=number == 0)

@@ -38,12 +38,16 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """One process to be run: which suite, which of its benchmarks, where its document goes."""
+    """One process to be run: which suite, which of its benchmarks, where its document goes.
+
+    `first` of a run's processes counts what is the same in all of them and takes long.
+    """
 
     suite: Suite
     seed: int
     out: Path
     only: str | None = None
+    first: bool = True
 
 
 class Runner(Protocol):
