@@ -426,7 +426,9 @@ def run_worker(
     )
     start = ["-c", program] if planted else ["-m", "benchmarks.worker"]
     threads = dict.fromkeys(worker.THREADS, "1")
-    environment = {**os.environ, **threads, "STEPWATCH_OUT": str(out), **variables}
+    # what is planted imports jax before the worker can turn its cache off
+    cache = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+    environment = {**os.environ, **threads, **cache, "STEPWATCH_OUT": str(out), **variables}
     return subprocess.run(
         [python, *start, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )

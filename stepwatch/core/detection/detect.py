@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,11 +18,10 @@ from numpy.typing import ArrayLike
 from stepwatch.core.detection.describe import Detection, describe
 from stepwatch.core.detection.fit import Floats, Loss, fit_boundaries
 from stepwatch.core.detection.noise import Noise, guess_noise
-from stepwatch.core.detection.prune import Stretch, prune
+from stepwatch.core.detection.prune import REACH, Stretch, prune
 from stepwatch.core.detection.settings import DetectionSettings
 from stepwatch.core.model import Segment, Step
 
-_REACH = 2  # results by which an alerted step may move and still be held, or a boundary to fit better
 _TIE = 1e-9
 
 
@@ -104,11 +103,6 @@ def _checked(values: ArrayLike, *, zero: bool) -> Floats:
     return array
 
 
-def _easing(held: Sequence[int], factor: float) -> Callable[[int], float]:
-    eased = {place + reach for place in held for reach in range(-_REACH, _REACH + 1)}
-    return lambda i: factor if i in eased else 1.0
-
-
 def _fit(
     scaled: Floats,
     noise: float,
@@ -129,13 +123,13 @@ def _fit(
         noise=noise,
         settings=settings,
         forced=forced,
-        ease=_easing(held, settings.hysteresis),
+        held=held,
     )
     return _place(scaled, kept, loss, forced), sureness
 
 
 def _place(scaled: Floats, kept: Sequence[Stretch], loss: Loss, forced: Sequence[int]) -> list[Stretch]:
-    """The stretches, the boundary between two of them moved by up to `_REACH` results to where it fits best.
+    """The stretches, the boundary between two of them moved by up to `REACH` results to where it fits best.
 
     Nights on the way from one level to the other are odd to the fit and cost it the same in either. Here each counts
     for the level that it is nearer to, by how much (at most as much as a night on that level).
@@ -144,7 +138,7 @@ def _place(scaled: Floats, kept: Sequence[Stretch], loss: Loss, forced: Sequence
     for i, (old, new) in enumerate(itertools.pairwise(kept), start=1):
         if new.start in forced:
             continue
-        first, stop = max(starts[i - 1] + 1, new.start - _REACH), min(new.stop - 1, new.start + _REACH) + 1
+        first, stop = max(starts[i - 1] + 1, new.start - REACH), min(new.stop - 1, new.start + REACH) + 1
         low, high = sorted((old.level, new.level))
         nights = scaled[first - 1 : stop]
         for level in (old.level, new.level):

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-_GRID = 0.25  # spacing of the levels, in units of the noise
+_GRID = 0.5  # spacing of the levels, in units of the noise
 _LEVELS_MAX = 600  # above this many the grid is made coarser
 _NIGHTS = 2048  # whose losses are worked out at a time, so that a long series needs little memory
 _TRIED = 41  # levels tried for one stretch, evenly among its sorted values
@@ -83,20 +83,18 @@ def fit_boundaries(scaled: Floats, *, loss: Loss, penalties: Floats, forced: Seq
     bounds = np.full((scaled.size, 1), loss.bound, dtype=np.float64)
     bounds[list(forced)] *= _TRUSTED
     moved = np.zeros((scaled.size, grid.size), dtype=np.bool_)
-    origin = [0] * scaled.size
-    change = [math.inf] * scaled.size
-    prices = penalties.tolist()
-    cost: Floats = np.zeros(grid.size)
+    origin, change = [0], [math.inf]
+    cost, spare = np.zeros(grid.size), np.empty(grid.size)
     for start in range(0, scaled.size, _NIGHTS):
         part = slice(start, start + _NIGHTS)
         before = cost
         costs = np.minimum(loss.of(scaled[part, None] - grid), bounds[part])
-        for i in range(start, start + len(costs)):
-            if i > 0:
-                origin[i] = least = int(cost.argmin())
-                change[i] = float(cost[least]) + prices[i]
-                costs[i - start] += np.minimum(cost, change[i])
-            cost = costs[i - start]
+        for night, tonight in enumerate(costs, start=start):
+            if night > 0:
+                origin.append(int(cost.argmin()))
+                change.append(float(cost[origin[-1]] + penalties[night]))
+                np.add(tonight, np.minimum(cost, change[-1], out=spare), out=tonight)
+            cost = tonight
         moved[part] = np.vstack([before, costs[:-1]]) > np.array(change[part])[:, None]
     return _walk_back(int(cost.argmin()), moved, origin, forced)
 

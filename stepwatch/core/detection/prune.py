@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from stepwatch.core.detection.fit import Floats, Loss, level_of, on_level
 from stepwatch.core.detection.noise import MODES
 from stepwatch.core.detection.settings import DetectionSettings
 
+REACH = 2  # results by which an alerted step may move and still be held, or a boundary to fit better
 _FLAT = 1e-9  # a squared length below which a line takes over the whole step
 
 
@@ -56,13 +57,13 @@ def prune(
     noise: float,
     settings: DetectionSettings,
     forced: Sequence[int],
-    ease: Callable[[int], float],
+    held: Sequence[int],
 ) -> tuple[list[Stretch], list[float]]:
     """The stretches that remain, and of each change between two how sure it is: its z over what is asked of one.
 
-    `ease(i)` scales the thresholds at position i; `forced` boundaries stay.
+    `forced` boundaries stay; for the one nearest to each `held` place the thresholds are `hysteresis` times as high.
     """
-    pruning = _Pruning(scaled, boundaries, loss, noise, settings, forced, ease)
+    pruning = _Pruning(scaled, boundaries, loss, noise, settings, forced, held)
     while (weakest := pruning.weakest()) is not None:
         pruning.join(weakest, weakest + 1)
     return pruning.kept, pruning.sureness()
@@ -79,10 +80,10 @@ class _Pruning:
         noise: float,
         settings: DetectionSettings,
         forced: Sequence[int],
-        ease: Callable[[int], float],
+        held: Sequence[int],
     ) -> None:
         self._scaled, self._loss, self._noise, self._settings = scaled, loss, noise, settings
-        self._forced, self._ease = frozenset(forced), ease
+        self._forced, self._held = frozenset(forced), held
         self.kept = stretches(scaled, boundaries, loss)
         self._residuals = loss.fold(residuals_of(scaled, self.kept))
         self._strengths = [self._strength(i) for i in range(len(self.kept) - 1)]
@@ -95,7 +96,8 @@ class _Pruning:
         if not self._strengths:
             return None
         factor = correlation_factor(self._residuals, self._settings.bound)
-        passes = [self._passes(i, factor) for i in range(len(self._strengths))]
+        eased = self._eased()
+        passes = [self._passes(i, factor, eased) for i in range(len(self._strengths))]
         weakest = min(range(len(passes)), key=passes.__getitem__)
         return weakest if passes[weakest] < 1 else None
 
@@ -135,11 +137,17 @@ class _Pruning:
         self.join(i - 1, i, old.level)
         return max(i - 1, 1)
 
-    def _passes(self, i: int, factor: float) -> float:
+    def _eased(self) -> set[int]:
+        """The change nearest to each place where a step was alerted: a second one beside it is not eased."""
+        starts = [part.start for part in self.kept[1:]]
+        nearest = [(min(starts, key=lambda start: abs(start - place)), place) for place in self._held]
+        return {start for start, place in nearest if abs(start - place) <= REACH}
+
+    def _passes(self, i: int, factor: float, eased: Collection[int]) -> float:
         strength, start = self._strengths[i], self.kept[i + 1].start
         if start in self._forced:
             return math.inf
-        ease = self._ease(start)
+        ease = self._settings.hysteresis if start in eased else 1.0
         z = min(strength.z / factor, strength.line_z) / ease
         return min(z, strength.effect / ease)
 
