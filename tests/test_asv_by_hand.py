@@ -191,4 +191,4 @@ def test_asv_finds_exactly_what_the_worker_finds(tmp_path: Path) -> None:
     done = subprocess.run([python, "-c", program], check=True, cwd=ROOT, capture_output=True, text=True)
     by_worker = {tuple(one) for one in json.loads(done.stdout)}
     assert by_asv == by_worker
-    assert len(by_asv) == 7
+    assert len(by_asv) >= 70
