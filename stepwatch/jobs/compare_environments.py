@@ -99,7 +99,9 @@ def compare_environments(
     count = FIRST_LOOK
     while True:
         watched.begin(2 * count, f"{len(undecided)} benchmarks" if undecided else "all benchmarks")
-        result = alternate(watched, old, new, suite, folder, benchmarks=undecided, count=count)
+        result = alternate(
+            watched, old, new, suite, folder, benchmarks=undecided, count=count, python_calls=True
+        )
         if isinstance(result, Failure):
             reason = f"{watched.side}: {result.reason}"
             if not undecided or result.outcome is Outcome.CANCELLED:

@@ -26,7 +26,7 @@ def measure(
     documents: list[Document] = []
     for number in range(suite.processes):
         say(f"process {number + 1} of {suite.processes}")
-        result = runner.bench(opened, _process(suite, folder, "process", number, None))
+        result = runner.bench(opened, _process(suite, folder, "process", number, None, first=number == 0))
         if isinstance(result, Failure):
             return result
         documents.append(result)
@@ -56,14 +56,16 @@ def alternate(
     *,
     benchmarks: Iterable[Benchmark],
     count: int,
+    python_calls: bool = False,
 ) -> tuple[list[Document], list[Document]] | Failure:
-    """`count` documents of each of two environments for some benchmarks, measured ABBA."""
+    """`count` documents of each of two environments for some benchmarks, measured ABBA; the first count Python calls."""
     only = _any_of(benchmarks)
     sides: dict[str, list[Document]] = {"old": [], "new": []}
     for number in range(count):
         order = (("old", old), ("new", new)) if number % 2 == 0 else (("new", new), ("old", old))
         for side, opened in order:
-            result = runner.bench(opened, _process(suite, folder, side, number, only))
+            first = python_calls and number == 0
+            result = runner.bench(opened, _process(suite, folder, side, number, only, first=first))
             if isinstance(result, Failure):
                 return result
             sides[side].append(result)
@@ -82,7 +84,9 @@ def _any_of(benchmarks: Iterable[Benchmark]) -> str:
     return "|".join(sorted({selection(benchmark) for benchmark in benchmarks}))
 
 
-def _process(suite: Suite, folder: Path, side: str, number: int, only: str | None) -> Process:
+def _process(
+    suite: Suite, folder: Path, side: str, number: int, only: str | None, *, first: bool = False
+) -> Process:
     # the seed follows from the place of the process, so that a run that is done again has the same orders
     seed = int(digest([folder.name, side, number])[:8], 16)
-    return Process(suite=suite, seed=seed, out=folder / f"{side}-{number}.json", only=only, first=number == 0)
+    return Process(suite=suite, seed=seed, out=folder / f"{side}-{number}.json", only=only, first=first)
