@@ -154,6 +154,32 @@ def test_visits_to_another_mode_are_no_steps_and_hide_none(apart: float) -> None
         assert indices(detect(np.exp(visits))) == [70]
 
 
+def test_visits_down_hide_no_step() -> None:
+    for seed in (1, 8, 9):
+        random = np.random.default_rng(seed)
+        away = [False]
+        while len(away) < 120:
+            away.append(away[-1] if random.random() < 0.3 else bool(random.random() < 0.15))
+        visits = 0.4 * np.array(away) * (1 + 0.02 * random.normal(size=120))
+        values = np.where(np.arange(120) >= 70, 0.08, 0) - visits + random.normal(0, 0.005, 120)
+        assert indices(detect(np.exp(values))) == [70]
+
+
+def test_nights_that_err_together_make_no_step() -> None:
+    for seed in (5, 11, 18, 22):
+        random = np.random.default_rng(seed)
+        errors, news = np.zeros(120), random.normal(0, 0.0071, 120)
+        for i in range(1, 120):
+            errors[i] = 0.7 * errors[i - 1] + news[i]
+        assert indices(detect(np.exp(errors))) == []
+
+
+def test_an_alerted_step_takes_less_to_stay() -> None:
+    values = series(3, (100, 20), (100.35, 20), noise=0.002)
+    assert indices(detect(values)) == []
+    assert indices(detect(values, held=[20])) == [20]
+
+
 def test_a_stay_in_the_other_mode_becomes_a_step_when_it_lasts() -> None:
     visits = two_modes(4, share=0.2)
     visits[80:] = np.random.default_rng(4).normal(0.03, 0.002, 40)

@@ -9,7 +9,8 @@ It is called again, with the new evidence, when the re-measurement that it asked
     otherwise: a step                            -> SUSPECTED; CONFIRMED and said when `confirm` results followed its first
     gone before anything was said                -> forgotten (detection files a dip)
     said, and the level is back                  -> RECOVERED, said once; part of the way: said once
-    said, and later nights show no step at all   -> RECOVERED, said once as retracted
+    said, and later nights show no step at all   -> RECOVERED, said once as retracted; but it stays where the nights on
+                                                    both sides differ as before, and only the noise has grown
 
 Worked example: the guide's step of 07-25 has results on 07-25, 26, 27, 28 and 29; the fourth after the first is on
 07-29, and that night it is said.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import enum
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -247,6 +249,8 @@ def _gone(
         return known
     if known.raised is None:
         return None
+    if _still_there(results, detection, known):
+        return known
     present = detection.segments[-1].level
     base = badness(known.baseline, better)
     worse = badness(present, better) - base
@@ -264,6 +268,18 @@ def _gone(
         )
     )
     return now
+
+
+def _still_there(results: Results, detection: Detection, known: Regression) -> bool:
+    """Whether the nights around a step that no fit shows any more differ as before: then it is the noise that grew."""
+    place = results.places[known.suspect.through]
+    around = next((s for s in detection.segments if s.start < place < s.stop), None)
+    if around is None:
+        return False
+    old, new = (
+        statistics.median(results.values[a:b]) for a, b in ((around.start, place), (place, around.stop))
+    )
+    return (new - old) / (known.level - known.baseline) >= 0.5
 
 
 def _remaining(present: float, baseline: float) -> float:

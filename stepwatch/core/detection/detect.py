@@ -113,7 +113,6 @@ def _fit(
 ) -> tuple[list[Stretch], list[float]]:
     """The stretches in units of the noise, and how sure each change is."""
     penalties = np.full(scaled.size, settings.penalty, dtype=np.float64)
-    penalties[[i for i in held if 0 < i < scaled.size]] *= settings.hysteresis
     penalties[list(forced)] = 0.0
     found = fit_boundaries(scaled, loss=loss, penalties=penalties, forced=forced)
     kept, sureness = prune(

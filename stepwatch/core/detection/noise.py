@@ -25,7 +25,7 @@ _ALIKE = 0.25  # of its size by which the jump back, or that of another visit, m
 _VISIT_NIGHTS = 3  # that a visit to the other mode lasts at most; what lasts longer may be a step
 _VISITS_MIN = 4  # that make modes; and of long series this share of the nights
 _VISITS_SHARE = 0.05
-MODES = 2.5  # the distance of two modes, in the noise that they come to
+_MODES = 2.5  # the distance of two modes, in the noise that they are told as
 _CHANGES_MIN = 6  # nights that differ from the one before, without which repeated values are just quiet
 
 
@@ -43,7 +43,7 @@ class Noise:
     @property
     def with_modes(self) -> float:
         """The noise of a night that may be in either mode."""
-        return max(self.size, abs(self.modes) / MODES)
+        return max(self.size, abs(self.modes) / _MODES)
 
 
 def noise_of_differences(logs: Floats, boundaries: Sequence[int] = ()) -> float:

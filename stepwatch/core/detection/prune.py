@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepwatch.core.detection.fit import Floats, Loss, level_of, on_level
-from stepwatch.core.detection.noise import MODES
 from stepwatch.core.detection.settings import DetectionSettings
 
 REACH = 2  # results by which an alerted step may move and still be held, or a boundary to fit better
@@ -155,9 +154,6 @@ class _Pruning:
         old, new, settings = self.kept[i], self.kept[i + 1], self._settings
         size = abs(new.level - old.level)
         spread = max(1.0, 1.4826 * middle(np.abs(self._residuals[old.start : new.stop])))
-        apart = abs(self._loss.modes)
-        if abs(size - apart) <= apart / 2:  # it may be a visit to the other mode
-            spread = max(spread, apart / MODES)
         error = spread * math.sqrt(1 / (old.stop - old.start) + 1 / (new.stop - new.start))
         return Strength(
             effect=size * self._noise / settings.min_effect,

@@ -16,7 +16,7 @@ class DetectionSettings:
 
     `min_effect` is a log ratio (0.003 is 0.3 %), `min_z` a step's size in standard errors, `min_line_z` the same
     beside a straight line; `penalty` and `bound` are in squared noise units, `noise_floor` is a relative noise below
-    which nothing is believed. `hysteresis` scales `penalty` and all thresholds where a step was alerted.
+    which nothing is believed. `hysteresis` scales the three minima where a step was alerted.
     A level is back when what remains is at most `back_share` of the step; back within `dip_nights` makes it a dip.
     """
 
