@@ -24,6 +24,7 @@ from pydantic_settings import (
 
 CLONE = Path(__file__).resolve().parent.parent
 FILE_NAME = "stepwatch.toml"
+EVERY_GROUP = "all"  # in place of a group of benchmarks
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
 
 

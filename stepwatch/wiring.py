@@ -21,13 +21,12 @@ from stepwatch.jobs import open_bisection
 from stepwatch.jobs.workplace import Workplace
 from stepwatch.runners.local import LocalRunner
 from stepwatch.runners.releases import ReleaseNights
-from stepwatch.settings import CLONE, Settings
+from stepwatch.settings import CLONE, EVERY_GROUP, Settings
 from stepwatch.stack import Stack, running_database
 from storage.bisections import load_bisection, waiting_incidents
 from storage.engine import connect, migrate
 from storage.rows import Database
 
-EVERY_GROUP = "all"
 Say = Callable[[str], None]
 Identity = dict[
     str, Any

@@ -39,8 +39,8 @@ from stepwatch.jobs.open_environment import ACCEPTED, differences, open_referenc
 from stepwatch.jobs.workplace import Nights
 from stepwatch.runners.local import LocalRunner, flags
 from stepwatch.runners.protocol import Failure, Opened, Runner
+from stepwatch.settings import EVERY_GROUP
 
-ALL = "all"  # in place of a group
 COLUMNS = ("benchmark", "old", "new", "ratio", "interval", "processes", "verdict", "reason")
 VERDICTS = (Verdict.DIFFERENT, Verdict.BROKEN, Verdict.UNKNOWN, Verdict.SAME)
 
@@ -112,7 +112,7 @@ def _selected(suite: Suite, only: str | None, group: str | None, size: str | Non
     return replace(
         suite,
         only=only or suite.only,
-        group=None if group == ALL else group or suite.group,
+        group=None if group == EVERY_GROUP else group or suite.group,
         size=size or suite.size,
     )
 
@@ -154,7 +154,9 @@ def _measure(
         found = compare_environments(runner, *sides, suite, folder, cap=cap, tell=tell)
     if isinstance(found, Failure):
         hint = (
-            f" (--group {ALL} looks in all groups)" if suite.group and "no benchmark" in found.reason else ""
+            f" (--group {EVERY_GROUP} looks in all groups)"
+            if suite.group and "no benchmark" in found.reason
+            else ""
         )
         raise Refusal(f"nothing was measured: {found.reason}{hint}")
     return found

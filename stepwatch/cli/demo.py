@@ -1,4 +1,4 @@
-"""What does a newcomer see in the first ten minutes?
+"""What does a newcomer see first?
 
 The main job from end to end: a ladder of released JAX versions goes night by night through the DAG `nightly` of a
 real Airflow into a real Postgres; the steps are found, told, and searched by the DAGs `bisect_tick` and `bisect`.

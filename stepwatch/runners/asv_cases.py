@@ -133,7 +133,6 @@ def record(case: Case, *, running: bool = False) -> dict[str, Any]:
         "status": worst.status if worst else "ok",
         "reason": worst.reason if worst else None,
         "metrics": [] if worst else [metric],
-        "counts": {},
         "hashes": {},
     }
 
