@@ -172,7 +172,6 @@ def observe(
         "half_width": width,
         "warnings": [said] if width >= INTERVAL_TOLD else [],
         "metrics": metrics + exact_metrics(counts, known=[each["metric"] for each in metrics]),
-        "counts": counts,
         "hashes": hashes,
     }
 
@@ -302,7 +301,6 @@ def unmeasured(status: str, reason: str | None, compile_s: float | None = None) 
         "half_width": None,
         "warnings": [],
         "metrics": [],
-        "counts": {},
         "hashes": {},
     }
 

@@ -504,16 +504,17 @@ class TestCommand:
         def bench(self: Venvs, opened: Opened, process: Process) -> Any:
             written = dict(ScriptedRunner.bench(self, opened, process))
             written["warnings"] = [f"load {len(self.measured)}.5 at start"]
-            memory = 96.0 if process.out.stem.startswith("old") else 48.0
+            memory, temporary = (96.0, 0.0) if process.out.stem.startswith("old") else (48.0, 64.0)
             own = {
                 "metric": "memory_bytes",
                 "unit": "bytes",
                 "better": "lower",
-                "judged": True,
+                "judged": False,
                 "exact": True,
             }
             for each in written["benchmarks"]:
                 each["metrics"].append({**own, "blocks": [memory]})
+                each["metrics"].append({**own, "metric": "temp_bytes", "blocks": [temporary]})
             process.out.write_text(json.dumps(written), encoding="utf-8")
             return written
 
@@ -522,9 +523,12 @@ class TestCommand:
         out = terminal(*AGAINST).out
         assert re.search(r"x (39|40|41)\S* faster", out)
         assert re.search(r"^warning: load \d+.5 at start \(and \d like it\)$", out, re.MULTILINE)
-        assert "count: control_flow.WhileLoop(edge=5) memory_bytes: 96 -> 48 bytes (-50.0 %)\n" in out
+        counts = (
+            "counts of control_flow.WhileLoop(edge=5): memory_bytes 96 -> 48 (-50.0 %), temp_bytes 0 -> 64\n"
+        )
+        assert counts in out
         assert (
-            out.splitlines()[-1] == "0 of 2 are slower, 1 faster, 1 the same, 0 not decided; 2 counts changed"
+            out.splitlines()[-1] == "0 of 2 are slower, 1 faster, 1 the same, 0 not decided; 4 counts changed"
         )
 
     def test_the_worst_stands_first(self, terminal: Terminal, runner: Venvs) -> None:

@@ -203,7 +203,8 @@ xlb_package.expect = lambda *_: expected
 
 def check_share(record: dict[str, Any]) -> None:
     assert (record["status"], record["reason"]) == ("ok", None)
-    assert record["counts"]["bytes_per_update"] == 2 * 19 * 4
+    (moved,) = (each for each in record["metrics"] if each["metric"] == "bytes_per_update")
+    assert moved["blocks"] == [2 * 19 * 4]
     rate, wall, share = record["metrics"][:3]
     assert [each["metric"] for each in (rate, wall, share)] == ["mlups", "mlups_wall", "bandwidth_share"]
     assert [each["judged"] for each in (rate, wall, share)] == [True, False, False]

@@ -192,7 +192,6 @@ def result(name: str, value: Value, *, wobble: float = 1.0, **more: Any) -> dict
             for metric, judged, values in clocks
             if values
         ],
-        "counts": {"flops": 1.0},
         "hashes": {"stablehlo": "abc"},
         **more,
     }

@@ -231,10 +231,17 @@ def _show(document: dict[str, Any]) -> None:
     timed = [_cells(row) for row in document["benchmarks"] if not row["exact"]]
     show_table(timed, COLUMNS, empty="no benchmark was measured")
     write("")
+    counts: dict[str, list[str]] = {}
     for row in document["benchmarks"]:
         if row["exact"] and row["verdict"] == Verdict.DIFFERENT:
-            change = format_change(old=row["old"], new=row["new"])
-            write(f"count: {_title(row)}: {row['old']:.0f} -> {row['new']:.0f} {row['unit']} ({change})")
+            known = row["old"] > 0 and row["new"] > 0
+            change = f" ({format_change(old=row['old'], new=row['new'])})" if known else ""
+            said = f"{row['metric']} {row['old']:.0f} -> {row['new']:.0f}{change}"
+            counts.setdefault(title(row["benchmark"].replace(".track_time", ""), row["params"]), []).append(
+                said
+            )
+    for name, changed in counts.items():
+        write(f"counts of {name}: {', '.join(changed)}")
     kinds: dict[str, list[str]] = {}
     for warning in document["warnings"]:
         kinds.setdefault(re.sub(r"[\d.]+", "", warning), []).append(warning)

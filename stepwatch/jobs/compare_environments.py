@@ -167,7 +167,7 @@ class _Watched:
 
 
 def _benchmarks(read: Sequence[Document]) -> list[Benchmark]:
-    """All benchmarks by name with what is judged of them; where nothing was measured, with an empty metric."""
+    """All benchmarks by name with what is judged of them or counted; where nothing was measured, with an empty metric."""
     results = [each for document in read for each in document["benchmarks"]]
     judged = {_key(each): each for result in results for each in _metrics(result)}
     measured = {(each.name, digest(each.params)) for each in judged.values()}
@@ -185,7 +185,7 @@ def _metrics(result: Mapping[str, Any]) -> list[Benchmark]:
     return [
         _benchmark(result, each["metric"], each["unit"], each["better"], exact=each.get("exact", False))
         for each in result["metrics"]
-        if each["judged"]
+        if each["judged"] or each.get("exact")
     ]
 
 
@@ -248,6 +248,8 @@ def _finding(benchmark: Benchmark, verdict: Verdict, reason: str, sides: Sides) 
     say = functools.partial(
         Finding, benchmark=benchmark, verdict=verdict, reason=reason, old_values=old, new_values=new
     )
+    if benchmark.exact:  # as it is, and it may be 0
+        return say(old=next(iter(old), None), new=next(iter(new), None))
     if min([*old, *new], default=1) <= 0 or not old or not new:
         return say()
     before, after = level(old, benchmark.better), level(new, benchmark.better)
