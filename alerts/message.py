@@ -18,7 +18,13 @@ SHOWN = 10
 
 
 def head(
-    direction: Direction, *, after: str, through: str, machine: str, regressions: Sequence[Facts]
+    direction: Direction,
+    *,
+    after: str,
+    through: str,
+    machine: str,
+    regressions: Sequence[Facts],
+    owners: Sequence[str] = (),
 ) -> Message:
     """The first message of an incident. `regressions` are rows of `reporting.regressions`, the largest first."""
     count = len({(each["benchmark"], str(each["params"])) for each in regressions})
@@ -30,6 +36,8 @@ def head(
     lines += [_line(each) for each in regressions[:SHOWN]]
     if len(regressions) > SHOWN:
         lines.append(f"… and {len(regressions) - SHOWN} more")
+    if owners:
+        lines.append(f"owned by {', '.join(owners)}")
     return {"title": summary, "lines": lines}
 
 

@@ -42,7 +42,7 @@ class Benchmark(abc.ABC):
     params: tuple[tuple[Any, ...], ...]
     timeout = 600.0
     donate: tuple[int, ...] = ()
-    python_calls = True  # whether calls of Python are counted too: it may take longer than all the rest
+    brief = False  # whether what takes long and is not judged is left out
 
     arguments: tuple[Any, ...]
     lowered: Any
@@ -76,7 +76,7 @@ class Benchmark(abc.ABC):
     def facts(self) -> tuple[dict[str, float], dict[str, str]]:
         """What is exact about the program, as far as this version tells it."""
         return read_facts(
-            self.function, self.arguments, self.lowered, self.compiled, python_calls=self.python_calls
+            self.function, self.arguments, self.lowered, self.compiled, python_calls=not self.brief
         )
 
     def headline(self) -> dict[str, Any]:

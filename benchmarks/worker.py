@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not cases:
         of_group = f"of group {options.group!r} " if options.group else ""
         return _refuse(f"no benchmark {of_group}matches {options.only!r}")
-    _run(cases, document, out, python_calls=options.python_calls)
+    _run(cases, document, out, brief=options.brief)
     return 0
 
 
@@ -115,10 +115,10 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--group", default=None, help="those of one group, such as core")
     parser.add_argument(
-        "--no-python-calls",
-        dest="python_calls",
-        action="store_false",
-        help="don't count calls of Python: they are the same in every process of a run, and take long",
+        "--brief",
+        action="store_true",
+        help="leave out what takes long and is not judged, so need not be known of every process of a run: calls of "
+        "Python, and the memory's bandwidth",
     )
     parser.add_argument("--seed", type=int, default=0, help="what the order comes from")
     options = parser.parse_args(arguments)
@@ -169,7 +169,7 @@ def _start_document(size: str, seed: int) -> dict[str, Any] | str:
 
 
 def _run(
-    cases: list[tuple[type, tuple[Any, ...]]], document: dict[str, Any], out: Path, *, python_calls: bool
+    cases: list[tuple[type, tuple[Any, ...]]], document: dict[str, Any], out: Path, *, brief: bool
 ) -> None:
     """Measure each case in turn; the document on disk is always a whole one."""
     judged = protocol.judged_clock(document["device"]["platform"])
@@ -182,7 +182,7 @@ def _run(
         write_document(document, out)
         begun = time.perf_counter()
         subject = kind()
-        subject.python_calls = python_calls
+        subject.brief = brief
         record = protocol.measure(subject, params, budget=budget, judged=judged)
         records[position] = {**_identity(kind, params), **record}
         if "not finite" in (record["reason"] or ""):

@@ -42,6 +42,7 @@ class MachineSettings(_Section):
     runner: Literal["local"] = "local"
     accelerator: str = "cpu"
     core: int | None = Field(default=None, ge=0)
+    autotuning: Path | None = None
 
 
 class EarlierSettings(_Section):
@@ -82,7 +83,7 @@ class SuiteSettings(_Section):
     group: str = "core"
     only: Annotated[str, AfterValidator(_expression)] | None = None
     size: Literal["smoke", "full"] = "smoke"
-    processes: int = Field(default=3, ge=1, le=100)
+    processes: int | None = Field(default=None, ge=1, le=100)
     time_limit_s: float = Field(default=600, gt=0)
 
 
@@ -93,6 +94,19 @@ class ThresholdSettings(_Section):
     min_effect: float = Field(default=0.003, gt=0, lt=1)
     confirm_results: int = Field(default=4, ge=1)
     suspect_change: float = Field(default=0.10, gt=0)
+
+
+class RuleSettings(_Section):
+    """An entry of `[[rules]]`: what holds for the series whose benchmark's name with parameters matches."""
+
+    match: Annotated[str, AfterValidator(_expression)]
+    min_effect: float | None = Field(default=None, gt=0, lt=1)
+    confirm_results: int | None = Field(default=None, ge=1)
+    suspect_change: float | None = Field(default=None, gt=0)
+    noise: float | None = Field(default=None, gt=0, lt=1)
+    direction: Literal["both", "regression", "improvement"] | None = None
+    owner: str | None = None
+    mute: bool | None = None
 
 
 class BisectionSettings(_Section):
@@ -142,6 +156,7 @@ class Settings(BaseSettings):
     sources: dict[Name, ReleasesSettings] = {"releases": ReleasesSettings()}
     suites: dict[Name, SuiteSettings] = {"core": SuiteSettings()}
     thresholds: ThresholdSettings = ThresholdSettings()
+    rules: tuple[RuleSettings, ...] = ()
     bisection: BisectionSettings = BisectionSettings()
     transports: TransportSettings = TransportSettings()
 
@@ -221,7 +236,20 @@ def _anchored(settings: Settings, file: Path | None) -> Settings:
         name: suite.model_copy(update={"folder": whole(suite.folder, "suites", name, "folder")})
         for name, suite in settings.suites.items()
     }
-    own = {"state": whole(settings.state, "state"), "cache": whole(settings.cache, "cache"), "suites": suites}
+    machines = {
+        name: machine.model_copy(
+            update={"autotuning": whole(machine.autotuning, "machines", name, "autotuning")}
+        )
+        if machine.autotuning
+        else machine
+        for name, machine in settings.machines.items()
+    }
+    own = {
+        "state": whole(settings.state, "state"),
+        "cache": whole(settings.cache, "cache"),
+        "machines": machines,
+        "suites": suites,
+    }
     return settings.model_copy(update=own)
 
 
@@ -266,6 +294,8 @@ def _sentence(error: ValidationError, file: Path | None) -> str:
     where, key = _place(location, file), ".".join(location)
     if first["type"] == "extra_forbidden":
         return f"{where}: unknown key {key}; accepted are {', '.join(_keys(location[:-1]))}"
+    if first["type"] == "missing":
+        return f"{where}: {'.'.join(location[:-1])} has no {location[-1]}, which must be there"
     if location[-1] == "[key]":
         section = ".".join(location[:-2])
         return f"{where}: the name {first['input']!r} in {section} is not accepted; accepted are a-z, 0-9, _, . and -"

@@ -17,6 +17,7 @@ from stepwatch.core.course import TriageSettings
 from stepwatch.core.detection import DetectionSettings
 from stepwatch.core.model import Machine, Suite
 from stepwatch.core.requirements import Earlier
+from stepwatch.core.rules import Rule, Rulebook
 from stepwatch.jobs import open_bisection
 from stepwatch.jobs.workplace import Workplace
 from stepwatch.runners.local import LocalRunner
@@ -27,6 +28,7 @@ from storage.bisections import load_bisection, waiting_incidents
 from storage.engine import connect, migrate
 from storage.rows import Database
 
+PROCESSES = {"smoke": 3, "full": 5}
 Say = Callable[[str], None]
 Identity = dict[
     str, Any
@@ -98,8 +100,7 @@ def workplace(
         suite=chosen_suite(settings, suite),
         runner=runner(settings, machine_name, source_name),
         runs=settings.state / "runs",
-        triage=triage_settings(settings),
-        noise=settings.thresholds.noise,
+        rules=rulebook(settings),
         policy=settings.bisection.policy,
         comb=settings.bisection.comb,
         transports=transports(settings, print),
@@ -108,8 +109,17 @@ def workplace(
 
 
 def runner(settings: Settings, machine: str, source: str) -> LocalRunner:
-    """What runs a suite on a machine, in environments for a source's nights."""
+    """What runs a suite on a machine, in environments for a source's nights.
+
+    Raises:
+        ConfigError: the machine's file of autotuning results is not there.
+    """
     nights = settings.sources[source]
+    autotuning = settings.machines[machine].autotuning
+    if autotuning is not None and not autotuning.is_file():
+        raise configuration.ConfigError(
+            f"machines.{machine}.autotuning = {str(autotuning)!r} is not accepted; accepted is a file that is there"
+        )
     return LocalRunner(
         environments=settings.cache / "environments",
         lock=settings.cache / "machines" / f"{machine}.lock",
@@ -121,6 +131,7 @@ def runner(settings: Settings, machine: str, source: str) -> LocalRunner:
         ],
         optional=nights.optional,
         core=settings.machines[machine].core,
+        autotuning=autotuning,
     )
 
 
@@ -148,7 +159,7 @@ def chosen_suite(settings: Settings, name: str | None = None) -> Suite:
         size=chosen.size,
         group=None if chosen.group == EVERY_GROUP else chosen.group,
         only=chosen.only,
-        processes=chosen.processes,
+        processes=chosen.processes or PROCESSES[chosen.size],
         time_limit_s=chosen.time_limit_s,
     )
 
@@ -188,13 +199,25 @@ def find_bisection(database: Database, number: int) -> Identity:
     return {"bisection": number, "machine": row.machine, "source": row.source.name}
 
 
-def triage_settings(settings: Settings) -> TriageSettings:
-    """The thresholds as triage takes them."""
+def rulebook(settings: Settings) -> Rulebook:
+    """The thresholds as triage takes them, and the rules over them."""
     thresholds = settings.thresholds
-    return TriageSettings(
-        detection=DetectionSettings(min_effect=thresholds.min_effect),
-        confirm=thresholds.confirm_results,
-        suspect_change=thresholds.suspect_change,
+    return Rulebook(
+        triage=TriageSettings(
+            detection=DetectionSettings(min_effect=thresholds.min_effect),
+            confirm=thresholds.confirm_results,
+            suspect_change=thresholds.suspect_change,
+        ),
+        noise=thresholds.noise,
+        origins={key: f"thresholds.{key}" for key in thresholds.model_fields_set},
+        rules=[
+            Rule(
+                match=each.match,
+                says=each.model_dump(exclude={"match"}, exclude_none=True),
+                origin=f"rule {number}, match = {each.match!r}",
+            )
+            for number, each in enumerate(settings.rules, start=1)
+        ],
     )
 
 

@@ -25,6 +25,18 @@ def read(connection: Connection, query: str, **parameters: Any) -> Rows:
     return [dict(row) for row in connection.execute(sa.text(query), parameters).mappings()]
 
 
+def benchmarks(connection: Connection) -> Rows:
+    """Every benchmark with its parameters and a judged metric, and the machines that measured it."""
+    return read(
+        connection,
+        """
+        select benchmark, params, metric, unit, better, array_agg(distinct machine order by machine) as machines
+        from reporting.series where judged group by benchmark, params, metric, unit, better
+        order by benchmark, params, metric
+        """,
+    )
+
+
 def regressions(connection: Connection) -> Rows:
     """All regressions and improvements that stand, in the order of their nights."""
     return read(

@@ -491,6 +491,17 @@ class TestInAnEnvironment:
         assert document["settings"]["compilation_cache"] is False
         assert done.stderr.count("blocks (") == 9
 
+    def test_a_brief_process_leaves_out_what_takes_long_and_is_not_judged(
+        self, python: Path, tmp_path: Path
+    ) -> None:
+        out = tmp_path / "out.json"
+        done = run_worker(python, out, "--only", "Cavity", "--brief")
+        assert done.returncode == 0, done.stderr
+        (cavity,) = json.loads(out.read_text())["benchmarks"]
+        known = {metric["metric"] for metric in cavity["metrics"]}
+        assert known >= {"mlups", "mlups_wall", "hlo_instructions"}
+        assert not known & {"bandwidth_share", "python_calls_traced", "jaxpr_equations"}
+
     @pytest.mark.parametrize(
         ("planted", "status", "reason"),
         [

@@ -251,6 +251,35 @@ class TestImport:
         assert terminal("deliver").err == "0 messages sent\n"
         del database
 
+    def test_what_holds_for_a_benchmark_and_where_it_comes_from(
+        self, terminal: Terminal, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("STEPWATCH_RULES", '[{"match": "^xlb", "owner": "@fluids", "mute": false}]')
+        monkeypatch.setenv("STEPWATCH_THRESHOLDS__NOISE", "0.001")
+        before = terminal("benchmarks", "show", "xlb.mlups")
+        assert before.err.strip() == (
+            "nothing is stored of xlb.mlups; `stepwatch benchmarks list` names what is"
+        )
+        terminal("import-logs", GUIDE, "--benchmark", "xlb.mlups")
+        (listed,) = terminal("benchmarks", "list", "--json").document
+        assert (listed["benchmark"], listed["unit"], listed["machines"]) == (
+            "xlb.mlups",
+            "MLUPS",
+            ["imported"],
+        )
+        assert "xlb.mlups" in terminal("benchmarks", "list").out
+        shown = terminal("benchmarks", "show", "xlb.mlups", "--json").document
+        assert list(shown) == ["xlb.mlups()"] or list(shown) == ["xlb.mlups"]
+        (said,) = shown.values()
+        assert said["owner"] == {"value": "@fluids", "from": "rule 1, match = '^xlb'"}
+        assert said["noise"] == {"value": 0.001, "from": "thresholds.noise"}
+        assert said["min_effect"] == {"value": 0.003, "from": "default"}
+        in_words = terminal("benchmarks", "show", "xlb.mlups")
+        assert in_words.err == ""
+        assert [line.split()[:2] for line in in_words.out.splitlines() if "mute" in line] == [
+            ["mute", "false"]
+        ]
+
     def test_a_value_that_changed_is_said_and_strict_minds(
         self, terminal: Terminal, database: Database, tmp_path: Path
     ) -> None:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from alerts.console import ConsoleTransport
 from stepwatch.core import model as m
-from stepwatch.core.course import TriageSettings
+from stepwatch.core.rules import Rulebook
 from stepwatch.jobs import doctor
 from stepwatch.jobs.doctor import GIB, Finding, Grade
 from stepwatch.jobs.workplace import Workplace
@@ -56,8 +56,7 @@ def place(database_url: str, tmp_path: Path) -> Iterator[Workplace]:
             environments=tmp_path / "not" / "there", python=(), requirements=(), lock=tmp_path / "lock"
         ),
         runs=tmp_path,
-        triage=TriageSettings(),
-        noise=None,
+        rules=Rulebook(),
         policy="explore",
         comb=4,
         transports=[ConsoleTransport()],

@@ -29,9 +29,9 @@ from worlds import (
     workplace,
 )
 
-from stepwatch.core.course import TriageSettings
 from stepwatch.core.logs import parse_log
 from stepwatch.core.model import Benchmark, Better, Origin, Outcome
+from stepwatch.core.rules import Rule, Rulebook
 from stepwatch.jobs.bench import bench
 from stepwatch.jobs.confirm import confirm
 from stepwatch.jobs.detect import Detected, detect
@@ -354,14 +354,13 @@ class TestConfirm:
 
 
 class TestImport:
-    def load(self, place: Workplace, text: str) -> Imported:
+    def load(self, place: Workplace, text: str, rules: Rulebook = Rulebook()) -> Imported:  # noqa: B008 - frozen
         return import_logs(
             place.database,
             parse_log(text, r"MLUPS: ([\d.]+)", 2023).nights,
             Benchmark(name="xlb.mlups", version="1", metric="value", unit="MLUPS", better=Better.HIGHER),
             source="logs",
-            settings=TriageSettings(),
-            noise=None,
+            rules=rules,
         )
 
     def test_the_guides_log_is_77_nights_and_its_steps(self, place: Workplace) -> None:
@@ -390,6 +389,17 @@ class TestImport:
         tail = "\n".join(GUIDE.splitlines()[-15:])
         assert self.load(place, f"0899164106\n{GUIDE}{tail}\n") == expected
         assert contents(place.database) == before
+
+    def test_a_rule_names_the_owner_or_mutes(self, place: Workplace) -> None:
+        rules = Rulebook(rules=(Rule(match="^xlb", says={"owner": "@fluids"}, origin="1"),))
+        self.load(place, GUIDE, rules)
+        ((lines,), *_) = ask(place.database, "select message -> 'lines' from reporting.messages order by 1")
+        assert lines[-1] == "owned by @fluids"
+        emptied(place.database)
+        mute = Rule(match="mlups", says={"mute": True}, origin="2")
+        assert self.load(place, GUIDE, replace(rules, rules=(*rules.rules, mute))).told == 0
+        assert len(ask(place.database, STEPS)) == 3, "stored all the same"
+        assert ask(place.database, "select count(*) from reporting.messages") == [(0,)]
 
     def test_nothing_imported_is_to_be_measured_again(self, place: Workplace) -> None:
         values = (1.0, 1.01, 0.99, 1.0, 0.5)
@@ -431,8 +441,7 @@ class TestImport:
             parse_log("OUT-07-06:ms: 9\n", r"ms: (\d+)", 2023).nights,
             Benchmark(name="other", version="1", metric="value", unit="ms", better=Better.LOWER),
             source="logs",
-            settings=TriageSettings(),
-            noise=None,
+            rules=Rulebook(),
         )
         assert ask(place.database, "select count(*) from reporting.nights") == [(1,)]
         assert sorted(

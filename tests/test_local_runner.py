@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from pathlib import Path
 parser = argparse.ArgumentParser()
 for option in ("--size", "--seed", "--group", "--only"):
     parser.add_argument(option)
+parser.add_argument("--brief", action="store_true")
 asked = parser.parse_args()
 here = Path(__file__).parent.parent
 out = Path(os.environ["STEPWATCH_OUT"])
@@ -170,10 +172,21 @@ class TestDocument:
         asked = process(suite, "ok")
         result = runner.bench(opened, asked)
         assert not isinstance(result, Failure)
-        assert result["asked"] == {"size": "smoke", "seed": "7", "group": "core", "only": "ok"}
+        assert result["asked"] == {
+            "size": "smoke",
+            "seed": "7",
+            "group": "core",
+            "only": "ok",
+            "brief": False,
+        }
         assert sorted(each.name for each in asked.out.parent.iterdir()) == ["process-0.json", "process-0.log"]
         assert runner.bench(opened, asked) == result
         assert (suite / "log.txt").read_text(encoding="utf-8") == "begun\nended\n", "it ran once"
+
+    def test_those_after_the_first_are_brief(self, runner: LocalRunner, opened: Opened, suite: Path) -> None:
+        result = runner.bench(opened, replace(process(suite, "ok"), first=False))
+        assert not isinstance(result, Failure)
+        assert result["asked"]["brief"] is True
 
     @pytest.mark.parametrize("left", ['{"loaded": {', '{"benchmarks": [{"status": "ok"}]}'])
     def test_what_a_killed_caller_left_is_never_read(

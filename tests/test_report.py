@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from stepwatch.core import model as m
-from stepwatch.core.course import TriageSettings
+from stepwatch.core.rules import Rulebook
 from stepwatch.jobs import charts
 from stepwatch.jobs.charts import Scale, chart
 from stepwatch.jobs.detect import detect_in
@@ -119,7 +119,7 @@ def store_night(database: Database, number: int, value: float | None, reason: st
 
 
 def detect(database: Database) -> None:
-    detect_in(database, machine="local", source=SOURCE, settings=TriageSettings(), noise=None)
+    detect_in(database, machine="local", source=SOURCE, rules=Rulebook())
 
 
 def store_story(database: Database) -> None:

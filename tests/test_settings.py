@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from stepwatch import settings as configuration
-from stepwatch.settings import CLONE, ConfigError, Settings, load
+from stepwatch.settings import CLONE, ConfigError, RuleSettings, Settings, load
 
 DOCUMENT = (CLONE / "docs" / "configuration.md").read_text(encoding="utf-8")
 EXAMPLE = re.findall(r"```toml\n(.*?)```", DOCUMENT, re.DOTALL)[-1]
@@ -73,6 +73,11 @@ def test_documented_keys_and_defaults_are_the_real_ones() -> None:
     assert documented_keys() == expected
 
 
+def test_documented_keys_of_a_rule_are_the_real_ones() -> None:
+    section = DOCUMENT.split("`[[rules]]`\n", 1)[1].split("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(RuleSettings.model_fields)
+
+
 def test_documented_variables_that_are_no_keys_are_the_known_ones() -> None:
     section = DOCUMENT.split("## Variables that are no keys")[1].split("\n## ")[0]
     assert set(re.findall(r"^\| `(STEPWATCH_\w+)`", section, re.MULTILINE)) == set(
@@ -83,6 +88,9 @@ def test_documented_variables_that_are_no_keys_are_the_known_ones() -> None:
 def test_the_complete_example_is_complete_and_loads(tmp_path: Path) -> None:
     (tmp_path / "stepwatch.toml").write_text(EXAMPLE, encoding="utf-8")
     loaded = load().model_dump(mode="json")
+    loaded["rules"] = [
+        {key: value for key, value in rule.items() if value is not None} for rule in loaded["rules"]
+    ]
     assert loaded == tomllib.loads(EXAMPLE)
     names = {"machines": "bench-1", "sources": "releases", "suites": "core"}
     for key in real_keys(Settings):
@@ -151,7 +159,7 @@ def test_the_named_file_is_read_in_place_of_the_one_at_hand(
         ),
         (
             "[machines.gpu]\ncores = 1\n",
-            "unknown key machines.gpu.cores; accepted are accelerator, core, runner",
+            "unknown key machines.gpu.cores; accepted are accelerator, autotuning, core, runner",
         ),
         (
             "[transports.slack]\nenable = true\n",
@@ -192,6 +200,15 @@ def test_the_named_file_is_read_in_place_of_the_one_at_hand(
         (
             "[[sources.releases.earlier_requirements]]\nthrough = '0.4.25rc1'\nrequirements = []\n",
             "sources.releases.earlier_requirements.0.through = '0.4.25rc1' is not accepted; accepted is",
+        ),
+        ("[[rules]]\nmin_effect = 0.1\n", "rules.0 has no match, which must be there"),
+        (
+            "[[rules]]\nmatch = '('\n",
+            "rules.0.match = '(' is not accepted; accepted is a regular expression (missing )",
+        ),
+        (
+            "[[rules]]\nmatch = 'a'\nmuted = true\n",
+            "unknown key rules.0.muted; accepted are confirm_results, direction, match, min_effect, mute,",
         ),
         ("thresholds = 3\n", "thresholds = 3 is not accepted; accepted is a valid table"),
         ("[sources.Big]\n", "the name 'Big' in sources is not accepted; accepted are a-z, 0-9, _, . and -"),

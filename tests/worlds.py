@@ -20,7 +20,7 @@ from sqlalchemy.engine import URL
 from alerts.message import Message
 from alerts.transport import DeliveryError
 from stepwatch.core import model as m
-from stepwatch.core.course import TriageSettings
+from stepwatch.core.rules import Rulebook
 from stepwatch.jobs.nightly import nightly
 from stepwatch.jobs.workplace import Workplace
 from stepwatch.runners.protocol import Failure, Opened, Process
@@ -250,8 +250,7 @@ def workplace(
         suite=m.Suite(name="core", kind="stepwatch", folder=str(folder)),
         runner=runner,
         runs=folder / "runs",
-        triage=TriageSettings(),
-        noise=None,
+        rules=Rulebook(),
         policy="explore",
         comb=4,
         transports=[Recorder()],

@@ -82,7 +82,7 @@ def replay(
             better=Better(better),
             unit=unit,
             noise=noise,
-            settings=wiring.triage_settings(settings_in_force()),
+            settings=wiring.rulebook(settings_in_force()).triage,
         )
     except ValueError as error:
         raise Refusal(str(error)) from None
@@ -144,8 +144,7 @@ def import_logs(
             Benchmark(name=benchmark, version="1", metric="value", unit=unit, better=Better(better)),
             source=source,
             machine=machine,
-            settings=wiring.triage_settings(settings),
-            noise=settings.thresholds.noise,
+            rules=wiring.rulebook(settings),
         )
     for label, old, new in done.conflicts:
         say(f"{label}: {old:g} is stored and stays; the log says {new:g}")

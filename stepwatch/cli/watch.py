@@ -1,4 +1,4 @@
-"""Commands that look: `regressions`, `report`, `config`, `db`."""
+"""Commands that look: `regressions`, `benchmarks`, `report`, `config`, `db`."""
 
 from __future__ import annotations
 
@@ -96,6 +96,73 @@ def _in_words(point: dict[str, Any], through: str, unit: str) -> dict[str, str]:
     }
 
 
+@click.group()
+def benchmarks() -> None:
+    """What has been measured, and the settings that hold for it."""
+
+
+@benchmarks.command("list")
+@as_json
+def list_benchmarks(*, as_json: bool) -> None:
+    """List the benchmarks that have judged series."""
+    from storage.reading import benchmarks as read
+
+    with opened() as (_, database), database.begin() as connection:
+        rows = read(connection)
+    if as_json:
+        show_json(rows)
+        return
+    for row in rows:
+        row["params"] = ", ".join(f"{key}={value}" for key, value in row["params"].items())
+        row["machines"] = ", ".join(row["machines"])
+    show_table(
+        rows, ("benchmark", "params", "metric", "unit", "better", "machines"), empty="nothing is stored yet"
+    )
+
+
+@benchmarks.command("show")
+@click.argument("name")
+@as_json
+def show_benchmark(name: str, *, as_json: bool) -> None:
+    """Show the settings that hold for NAME, and where each comes from.
+
+    NAME is a benchmark's, with parameters or without: then each of its cases is shown. A name of which nothing is stored
+    is taken as it is, so that a rule can be tried before the first night.
+    """
+    from stepwatch import wiring
+    from stepwatch.core.model import title
+    from storage.reading import benchmarks as read
+
+    with opened() as (settings, database), database.begin() as connection:
+        cases = list(dict.fromkeys(title(row["benchmark"], row["params"]) for row in read(connection)))
+    chosen = [case for case in cases if name in {case, case.partition("(")[0]}]
+    book = wiring.rulebook(settings)
+    found = {case: book.settings(case) for case in chosen or [name]}
+    if as_json:
+        show_json(
+            {
+                case: {key: {"value": value, "from": origin} for key, (value, origin) in said.items()}
+                for case, said in found.items()
+            }
+        )
+        return
+    if not chosen:
+        say(f"nothing is stored of {name}; `stepwatch benchmarks list` names what is")
+    for case, said in found.items():
+        write(case)
+        rows = [{"key": key, "value": value, "from": origin} for key, (value, origin) in said.items()]
+        show_table(
+            [{**row, "value": _said(row["value"])} for row in rows], ("key", "value", "from"), empty=""
+        )
+
+
+def _said(value: object) -> str:
+    """A value as the file of settings has it."""
+    if value is None:
+        return "not set"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 @click.command()
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Where to (default: STATE/report.html)."
@@ -125,6 +192,8 @@ def check_config() -> None:
     settings = settings_in_force()
     for name in settings.suites:
         wiring.chosen_suite(settings, name)
+    for name in settings.machines:
+        wiring.runner(settings, name, settings.source)
     write(f"{configuration.config_file() or 'no file, all defaults'}: fine")
 
 
@@ -177,4 +246,4 @@ def _flat(document: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     return rows
 
 
-COMMANDS = (regressions, report, config, db)
+COMMANDS = (regressions, benchmarks, report, config, db)

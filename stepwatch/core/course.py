@@ -57,6 +57,7 @@ class TriageSettings:
     `confirm` results must follow the first one on a new level, and its step have `confidence` (0.5 is that of one that
     detection just believes in, so that what is said is further from being taken back); `suspect_change` is relative, and to be measured again
     a night must also be `suspect_noises` times the noise off; a re-fit may move what is known by `same_place` results.
+    People are told of steps in the directions `told`; of the others nobody is, and with none nothing is measured again.
     """
 
     detection: DetectionSettings = field(default_factory=DetectionSettings)
@@ -65,6 +66,7 @@ class TriageSettings:
     suspect_change: float = 0.10
     suspect_noises: float = 3.0
     same_place: int = 2
+    told: frozenset[Direction] = frozenset(Direction)
 
     @property
     def large(self) -> float:
@@ -143,14 +145,16 @@ def _turn(
     base, level = badness(old.level, better), badness(new.level, better)
     size = abs(level - base)
     error = detection.noise * math.sqrt(1 / (old.stop - old.start) + 1 / (new.stop - new.start))
+    direction = Direction.REGRESSION if level > base else Direction.IMPROVEMENT
     return Turn(
         step=step,
-        direction=Direction.REGRESSION if level > base else Direction.IMPROVEMENT,
+        direction=direction,
         ripe=(
             step.confidence >= settings.confidence
             and results_on(values, detection, i, settings.detection.back_share) > settings.confirm
         )
         or (step.remeasured and size >= settings.large),
+        relevant=direction in settings.told,
         base=base,
         level=level,
         tolerance=max(
@@ -163,11 +167,12 @@ def _exact_turn(detection: Detection, i: int, better: Better, settings: TriageSe
     step = detection.steps[i]
     base, level = badness(step.level_before, better), badness(step.level_after, better)
     size = abs(level - base)
+    direction = Direction.REGRESSION if level > base else Direction.IMPROVEMENT
     return Turn(
         step=step,
-        direction=Direction.REGRESSION if level > base else Direction.IMPROVEMENT,
+        direction=direction,
         ripe=True,
-        relevant=size >= settings.large,
+        relevant=size >= settings.large and direction in settings.told,
         base=base,
         level=level,
         tolerance=settings.detection.back_share * size,

@@ -149,7 +149,9 @@ def triage(
         followed=followed,
         opened=tuple(opened),
         dips=_dips(results, detection, alerted),
-        suspect=None if exact else asked_range(results, detection, evidence, boundaries, noise, settings),
+        suspect=None
+        if exact or not settings.told
+        else asked_range(results, detection, evidence, boundaries, noise, settings),
         said=tuple(said),
     )
 

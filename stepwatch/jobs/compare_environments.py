@@ -99,9 +99,7 @@ def compare_environments(
     count = FIRST_LOOK
     while True:
         watched.begin(2 * count, f"{len(undecided)} benchmarks" if undecided else "all benchmarks")
-        result = alternate(
-            watched, old, new, suite, folder, benchmarks=undecided, count=count, python_calls=True
-        )
+        result = alternate(watched, old, new, suite, folder, benchmarks=undecided, count=count, whole=True)
         if isinstance(result, Failure):
             reason = f"{watched.side}: {result.reason}"
             if not undecided or result.outcome is Outcome.CANCELLED:

@@ -7,14 +7,14 @@ come out right by themselves. Everything that is decided, the messages included,
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from alerts import message
 from stepwatch.core import detection
-from stepwatch.core.course import TriageSettings
-from stepwatch.core.model import Direction, Point, Regression, Source
+from stepwatch.core.model import Direction, Point, Regression, Source, title
+from stepwatch.core.rules import Rulebook
 from stepwatch.core.triage import Saying, Telling, Triage, triage
 from stepwatch.jobs.workplace import Workplace
 from storage import incidents, steps
@@ -45,23 +45,23 @@ def detect(place: Workplace) -> Detected:
         place.database,
         machine=place.machine.name,
         source=place.source,
-        settings=place.triage,
-        noise=place.noise,
+        rules=place.rules,
     )
 
 
-def detect_in(
-    database: Database, *, machine: str, source: Source, settings: TriageSettings, noise: float | None
-) -> Detected:
+def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebook) -> Detected:
     """Read every judged series of a machine and source, store what follows, and write what is to be said.
 
     The steps of counts that are not judged are stored too, for what they explain; nobody is told of them.
-    `noise` is a known relative noise floor of all of them, where there is one.
     """
     with exclusively(database, "detect", machine, source.kind, source.name) as connection:
         nights = steps.night_refs(connection, source)
         scene = _Scene(
-            connection=connection, machine=machine, source=source, order=[night.id for night in nights]
+            connection=connection,
+            machine=machine,
+            source=source,
+            rules=rules,
+            order=[night.id for night in nights],
         )
         ids = {night.label: night.id for night in nights}
         told: list[_Told] = []
@@ -70,14 +70,15 @@ def detect_in(
             points = steps.points(connection, series_id)
             known = steps.known_regressions(connection, series_id)
             benchmark = load_series(connection, series_id).benchmark
+            own = rules.of(title(benchmark.name, benchmark.params))
             result = triage(
                 points,
                 known=[regression for _, regression in known],
                 evidence=steps.evidence(connection, series_id),
                 better=benchmark.better,
                 exact=benchmark.exact,
-                noise=noise,
-                settings=settings,
+                noise=own.noise,
+                settings=own.triage,
             )
             told += _save(scene, series_id, ids, known, result)
             steps.save_steps(connection, series_id, _step_rows(points, ids, result.detection))
@@ -95,6 +96,7 @@ class _Scene:
     connection: Connection
     machine: str
     source: Source
+    rules: Rulebook
     order: Sequence[int]
 
     def incident(self, regression: Regression, ids: dict[str, int]) -> int:
@@ -217,6 +219,7 @@ def _tell(scene: _Scene, told: Sequence[_Told], tonight: str) -> None:
                 machine=scene.machine,
                 **_range(first),
                 regressions=list(facts.values()),
+                owners=_owners(scene, facts.values()),
             )
             incidents.write(scene.connection, kind="head", message=head, incident_id=incident_id)
         for kind, make in (
@@ -231,6 +234,11 @@ def _tell(scene: _Scene, told: Sequence[_Told], tonight: str) -> None:
         if incidents.mark_recovered(scene.connection, incident_id) and Telling.RECOVERED in kinds:
             said = message.recovered(tonight, [_way_back(row) for row in facts.values()])
             incidents.write(scene.connection, kind="recovered", message=said, incident_id=incident_id)
+
+
+def _owners(scene: _Scene, facts: Iterable[dict[str, Any]]) -> list[str]:
+    owners = (scene.rules.of(message.named(row)).owner for row in facts)
+    return list(dict.fromkeys(owner for owner in owners if owner))
 
 
 def _range(facts: dict[str, Any]) -> dict[str, str]:

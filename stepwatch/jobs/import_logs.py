@@ -10,9 +10,9 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stepwatch.core.course import TriageSettings
 from stepwatch.core.logs import LogNight
 from stepwatch.core.model import Benchmark, Machine, Measurement, Night, Origin, Outcome, Source, SourceKind
+from stepwatch.core.rules import Rulebook
 from stepwatch.jobs.detect import detect_in
 from storage.nights import save_gaps, save_night
 from storage.rows import Connection, Database, ensure_machine, exclusively
@@ -44,8 +44,7 @@ def import_logs(
     *,
     source: str,
     machine: str = MACHINE,
-    settings: TriageSettings,
-    noise: float | None,
+    rules: Rulebook,
 ) -> Imported:
     """Store the nights and detect in them. What is stored already stays: importing twice changes nothing."""
     where = Source(kind=SourceKind.LOGS, name=source)
@@ -62,7 +61,7 @@ def import_logs(
             _save(connection, night, benchmark, where, machine)
         gaps = [night for night in nights if night.gap]
         save_gaps(connection, where, [_night(where, night, "no line in the log") for night in gaps])
-    found = detect_in(database, machine=machine, source=where, settings=settings, noise=noise)
+    found = detect_in(database, machine=machine, source=where, rules=rules)
     return Imported(
         nights=len(nights),
         measured=sum(night.value is not None for night in nights),

@@ -56,15 +56,15 @@ def alternate(
     *,
     benchmarks: Iterable[Benchmark],
     count: int,
-    python_calls: bool = False,
+    whole: bool = False,
 ) -> tuple[list[Document], list[Document]] | Failure:
-    """`count` documents of each of two environments for some benchmarks, measured ABBA; the first count Python calls."""
+    """`count` documents of each of two environments for some benchmarks, measured ABBA; `whole`: the first of each side not brief."""
     only = _any_of(benchmarks)
     sides: dict[str, list[Document]] = {"old": [], "new": []}
     for number in range(count):
         order = (("old", old), ("new", new)) if number % 2 == 0 else (("new", new), ("old", old))
         for side, opened in order:
-            first = python_calls and number == 0
+            first = whole and number == 0
             result = runner.bench(opened, _process(suite, folder, side, number, only, first=first))
             if isinstance(result, Failure):
                 return result

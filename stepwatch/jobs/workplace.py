@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from alerts.transport import Transport
-from stepwatch.core.course import TriageSettings
 from stepwatch.core.model import CommitPair, Machine, Night, Revision, Source, Suite
+from stepwatch.core.rules import Rulebook
 from stepwatch.runners.protocol import Runner
 from storage.rows import Database
 
@@ -54,8 +54,7 @@ class Workplace:
     suite: Suite
     runner: Runner
     runs: Path
-    triage: TriageSettings
-    noise: float | None
+    rules: Rulebook
     policy: str
     comb: int
     transports: Sequence[Transport]

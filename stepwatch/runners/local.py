@@ -246,7 +246,7 @@ def _command(python: Path, process: Process) -> list[str]:
     else:
         command = [str(python), "-m", "benchmarks.worker"]
         command += ["--group", suite.group] if suite.group else []
-        command += [] if process.first else ["--no-python-calls"]
+        command += [] if process.first else ["--brief"]
     command += ["--size", suite.size, "--seed", str(process.seed)]
     only = process.only or suite.only
     return [*command, "--only", only] if only else command

@@ -40,7 +40,7 @@ class Failure:
 class Process:
     """One process to be run: which suite, which of its benchmarks, where its document goes.
 
-    `first` of a run's processes counts what is the same in all of them and takes long.
+    `first` of a run's processes measures also what takes long and is not judged.
     """
 
     suite: Suite
