@@ -7,26 +7,16 @@ whoever calls `synthetic` takes seeds from 20 on.
 from __future__ import annotations
 
 import importlib.util
-import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from stepwatch.core.labels import Labelled, read_labels
+
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Series:
-    """Values without gaps, the first positions of their true levels, and those that may or may not be one."""
-
-    kind: str
-    values: list[float]
-    truth: list[int]
-    maybe: list[int]
-    noise: float | None = None
 
 
 def is_here() -> bool:
@@ -45,20 +35,16 @@ def generator() -> ModuleType:
     return module
 
 
-def real() -> list[Series]:
+def real() -> list[Labelled]:
     """The windows that nothing was tuned on."""
-    labelled = json.loads((SHARED / "data" / "steps_labelled.json").read_text(encoding="utf-8"))["series"]
-    return [
-        Series(kind=each["key"], values=each["y"], truth=each["steps"], maybe=each["ambiguous"])
-        for each in labelled[1::2]
-    ]
+    return read_labels((SHARED / "data" / "steps_labelled.json").read_text(encoding="utf-8"))[1::2]
 
 
-def synthetic(synth: ModuleType, kind: str, seed: int) -> Series:
-    """One made series without its gaps."""
+def synthetic(synth: ModuleType, kind: str, seed: int) -> Labelled:
+    """One made series without its gaps; its kind is its key."""
     made = synth.gen(kind, seed)
     values, truth, _ = synth.compact(made)
-    return Series(kind=kind, values=values.tolist(), truth=truth, maybe=[], noise=_floor(kind, made["noise"]))
+    return Labelled(key=kind, values=values.tolist(), truth=truth, noise=_floor(kind, made["noise"]))
 
 
 def _floor(kind: str, noise: Any) -> float:
@@ -71,6 +57,6 @@ def _floor(kind: str, noise: Any) -> float:
     return float(np.std(noise))
 
 
-def unknown(series: Series) -> Series:
+def unknown(series: Labelled) -> Labelled:
     """The same, its noise being nobody's knowledge."""
     return replace(series, noise=None)

@@ -9,9 +9,6 @@ results are on the new level; that helps each of them.
 from __future__ import annotations
 
 import argparse
-import datetime as dt
-import json
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -19,21 +16,22 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import bench_peers
 import numpy as np
-from bench_data import Series, generator, is_here, real, synthetic, unknown
-from bench_scores import FIRST, Night, held, interval, score, whole
+from bench_data import generator, is_here, real, synthetic, unknown
 from rich.console import Console
 from rich.table import Table
 
 from stepwatch.core.detection import detect
+from stepwatch.core.labels import Labelled
 from stepwatch.core.logs import log_points, parse_log
-from stepwatch.core.model import Better, Point
+from stepwatch.core.model import Better
+from stepwatch.core.scores import FIRST, held, interval, score, whole
+from stepwatch.jobs.evaluate import OURS, places, watch
 from stepwatch.jobs.replay import replay, replay_json
+from stepwatch.runners.peers import Peers
 
 ROOT = Path(__file__).resolve().parent.parent
-PEERS = ROOT / ".stepwatch" / "peers"
-OURS = "stepwatch"
+PEERS = Peers(folder=ROOT / ".stepwatch" / "cache" / "peers", lock=ROOT / "requirements-peers.lock")
 
 
 class Verdict:
@@ -67,7 +65,7 @@ def main() -> int:
     parser.add_argument("--no-peers", action="store_true", help="ours alone")
     options = parser.parse_args()
     console, verdict = Console(width=120), Verdict()
-    peers = _peers(console, wanted=not options.no_peers)
+    peers = [] if options.no_peers else PEERS.names()
     _guide(console, verdict)
     if is_here():
         synth, windows = generator(), real()
@@ -90,78 +88,6 @@ def main() -> int:
     return 0 if verdict.passed else 1
 
 
-# --- the detectors --------------------------------------------------------------------------------------------------
-
-
-def _peers(console: Console, *, wanted: bool) -> list[str]:
-    """Which peers can be run here; their environment is made when it isn't there."""
-    if not wanted:
-        return []
-    lock = (ROOT / "requirements-peers.lock").read_text(encoding="utf-8")
-    stamp = PEERS / ".complete"
-    if not stamp.is_file() or stamp.read_text(encoding="utf-8") != lock:
-        uv = str(Path(sys.executable).with_name("uv"))
-        for command in (
-            [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(PEERS)],
-            [
-                uv,
-                "pip",
-                "sync",
-                "--quiet",
-                "--require-hashes",
-                "--python",
-                _python("Otava"),
-                "requirements-peers.lock",
-            ],
-        ):
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-            if done.returncode:
-                console.print(
-                    f"only asv as a peer: .stepwatch/peers can't be made: {done.stderr.strip()[-300:]}"
-                )
-                return ["asv.step_detect"]
-        stamp.write_text(lock, encoding="utf-8")
-    return list(bench_peers.DETECTORS)
-
-
-def _python(detector: str) -> str:
-    return sys.executable if detector.startswith("asv") else str(PEERS / "bin" / "python")
-
-
-def _ask(detector: str, series: Sequence[Series], start: int | None = None) -> dict[str, Any]:
-    job = {
-        "detector": detector,
-        "series": [s.values for s in series],
-        "noise": [s.noise for s in series],
-        "start": start,
-    }
-    done = subprocess.run(
-        [_python(detector), bench_peers.__file__],
-        input=json.dumps(job),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
-def _places(values: Sequence[float]) -> list[int]:
-    return [step.index for step in detect(values).steps]
-
-
-def _watched(series: Series) -> Night:
-    """Ours: what `stepwatch replay` says; something retracted is a flip."""
-    start = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
-    points = [
-        Point(label=str(i), at=start + dt.timedelta(days=i), value=value)
-        for i, value in enumerate(series.values)
-    ]
-    said = replay(points, better=Better.LOWER, noise=series.noise).said
-    alerts = {(int(one.saying.suspect.through), int(one.on)) for one in said if one.saying.suspect}
-    return Night(alerts=sorted(alerts), flips=sum(one.saying.suspect is None for one in said))
-
-
 # --- the rows -------------------------------------------------------------------------------------------------------
 
 
@@ -176,7 +102,12 @@ def _guide(console: Console, verdict: Verdict) -> None:
 
 
 def _offline(
-    console: Console, verdict: Verdict, name: str, which: str, series: Sequence[Series], peers: Sequence[str]
+    console: Console,
+    verdict: Verdict,
+    name: str,
+    which: str,
+    series: Sequence[Labelled],
+    peers: Sequence[str],
 ) -> None:
     table = Table(
         "detector",
@@ -194,7 +125,7 @@ def _offline(
     guessing = [unknown(s) for s in series]
     for detector in (OURS, *peers):
         answers = (
-            [_places(s.values) for s in series] if detector == OURS else _ask(detector, guessing)["answers"]
+            [places(s) for s in series] if detector == OURS else PEERS.ask(detector, guessing)["answers"]
         )
         total, exact = whole(series, answers), whole(series, answers, 1)
         kinds = _kinds(series, answers) if name == "synthetic" else {}
@@ -223,19 +154,24 @@ def _offline(
             )
 
 
-def _kinds(series: Sequence[Series], answers: Sequence[Sequence[int]]) -> dict[str, float]:
+def _kinds(series: Sequence[Labelled], answers: Sequence[Sequence[int]]) -> dict[str, float]:
     return {
         kind: whole(
-            [s for s in series if s.kind == kind],
-            [a for s, a in zip(series, answers, strict=True) if s.kind == kind],
+            [s for s in series if s.key == kind],
+            [a for s, a in zip(series, answers, strict=True) if s.key == kind],
         ).f1
-        for kind in dict.fromkeys(s.kind for s in series)
-        if any(s.truth for s in series if s.kind == kind)
+        for kind in dict.fromkeys(s.key for s in series)
+        if any(s.truth for s in series if s.key == kind)
     }
 
 
 def _online(
-    console: Console, verdict: Verdict, name: str, which: str, series: Sequence[Series], peers: Sequence[str]
+    console: Console,
+    verdict: Verdict,
+    name: str,
+    which: str,
+    series: Sequence[Labelled],
+    peers: Sequence[str],
 ) -> None:
     table = Table(
         "detector", "F1 ±2", "delay", "p90", "false", "flips", "doubles", box=None, title_justify="left"
@@ -245,9 +181,9 @@ def _online(
     )
     for detector in (OURS, *peers):
         if detector == OURS:
-            nights = [_watched(s) for s in series]
+            nights = [watch(s) for s in series]
         else:
-            nights = [held(answers) for answers in _ask(detector, series, FIRST)["answers"]]
+            nights = [held(answers) for answers in PEERS.ask(detector, series, FIRST)["answers"]]
         total = score(series, nights)
         false, flips, doubles = (total.rate(n) for n in (total.false, total.flips, total.doubles))
         median, late = total.delay(0.5), total.delay(0.9)
@@ -271,10 +207,10 @@ def _online(
     console.print(table, "")
 
 
-def _null(console: Console, verdict: Verdict, series: Sequence[Series], peers: Sequence[str]) -> None:
-    mine = sum(len(_watched(s).alerts) for s in series)
+def _null(console: Console, verdict: Verdict, series: Sequence[Labelled], peers: Sequence[str]) -> None:
+    mine = sum(len(watch(s).alerts) for s in series)
     nights = sum(len(s.values) for s in series)
-    theirs = {peer: sum(map(len, _ask(peer, series)["answers"])) for peer in peers}
+    theirs = {peer: sum(map(len, PEERS.ask(peer, series)["answers"])) for peer in peers}
     said = "; ".join(f"{peer} {count}" for peer, count in theirs.items())
     console.print(
         f"null series, {nights} nights: {mine} alerts; steps seen in the whole series by peers: {said}\n"
@@ -288,9 +224,9 @@ def _cost(console: Console, verdict: Verdict, peers: Sequence[str], *, many: int
     ours = [min(_busy_ms(0, n) for _ in range(9)) for n in lengths]
     table.add_row(OURS, *(f"{each:.1f}" for each in ours))
     for peer in peers:
-        jobs = [[Series(kind="", values=_stepped(n, 0).tolist(), truth=[], maybe=[])] for n in lengths]
+        jobs = [[Labelled(key="", values=_stepped(n, 0).tolist(), truth=[])] for n in lengths]
         table.add_row(
-            peer, *(f"{min(_ask(peer, job)['seconds'] for _ in range(2)) * 1000:.1f}" for job in jobs)
+            peer, *(f"{min(PEERS.ask(peer, job)['seconds'] for _ in range(2)) * 1000:.1f}" for job in jobs)
         )
     console.print(table, "")
     verdict.judge("cost at 365", met=ours[1] <= 5, figure=f"{ours[1]:.1f} ms", target="5")

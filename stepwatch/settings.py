@@ -96,6 +96,15 @@ class ThresholdSettings(_Section):
     suspect_change: float = Field(default=0.10, gt=0)
 
 
+class ShadowSettings(_Section):
+    """`[shadow]`: thresholds that are tried beside the live ones."""
+
+    noise: float | None = Field(default=None, gt=0, lt=1)
+    min_effect: float | None = Field(default=None, gt=0, lt=1)
+    confirm_results: int | None = Field(default=None, ge=1)
+    suspect_change: float | None = Field(default=None, gt=0)
+
+
 class RuleSettings(_Section):
     """An entry of `[[rules]]`: what holds for the series whose benchmark's name with parameters matches."""
 
@@ -157,6 +166,7 @@ class Settings(BaseSettings):
     suites: dict[Name, SuiteSettings] = {"core": SuiteSettings()}
     thresholds: ThresholdSettings = ThresholdSettings()
     rules: tuple[RuleSettings, ...] = ()
+    shadow: ShadowSettings = ShadowSettings()
     bisection: BisectionSettings = BisectionSettings()
     transports: TransportSettings = TransportSettings()
 

@@ -19,8 +19,10 @@ from stepwatch.core.model import Machine, Suite
 from stepwatch.core.requirements import Earlier
 from stepwatch.core.rules import Rule, Rulebook
 from stepwatch.jobs import open_bisection
+from stepwatch.jobs.history import difference_text, differences
 from stepwatch.jobs.workplace import Workplace
 from stepwatch.runners.local import LocalRunner
+from stepwatch.runners.peers import Peers
 from stepwatch.runners.releases import ReleaseNights
 from stepwatch.settings import CLONE, EVERY_GROUP, Settings
 from stepwatch.stack import Stack, running_database
@@ -219,6 +221,28 @@ def rulebook(settings: Settings) -> Rulebook:
             for number, each in enumerate(settings.rules, start=1)
         ],
     )
+
+
+def shadow_rulebook(settings: Settings) -> Rulebook:
+    """The thresholds of `[shadow]` where it has one, else the live ones, and the same rules over them."""
+    tried = settings.shadow.model_dump(exclude_none=True)
+    return rulebook(settings.model_copy(update={"thresholds": settings.thresholds.model_copy(update=tried)}))
+
+
+def try_shadow(*, say: Say = print) -> int:
+    """Say what one of the live thresholds and those of `[shadow]` alone would have said of the newest night."""
+    with database() as (settings, opened):
+        if not settings.shadow.model_dump(exclude_none=True):
+            return 0
+        found = list(differences(opened, rulebook(settings), shadow_rulebook(settings), nights=1))
+    for each in found:
+        say(difference_text(each))
+    return len(found)
+
+
+def peers(settings: Settings) -> Peers:
+    """Other detectors, for `stepwatch evaluate`."""
+    return Peers(folder=settings.cache / "peers", lock=CLONE / "requirements-peers.lock")
 
 
 def transports(settings: Settings, write: Say) -> list[Transport]:

@@ -168,10 +168,16 @@ def known_regressions(connection: Connection, series_id: int) -> list[tuple[int,
 
 
 def save_steps(connection: Connection, series_id: int, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Replace the current steps and dips of a series; detection is a pure function of the window."""
+    """Replace the current steps, dips and drifts of a series; detection is a pure function of the window."""
     connection.execute(sa.delete(t.step).where(t.step.c.series_id == series_id))
     if rows:
         connection.execute(sa.insert(t.step), [{"series_id": series_id, **row} for row in rows])
+
+
+def save_noise(connection: Connection, series_id: int, noise: float, noise_source: str) -> None:
+    """Store the relative noise by which a series was judged, and how it was got."""
+    changed = sa.update(t.series).where(t.series.c.id == series_id)
+    connection.execute(changed.values(noise=noise, noise_source=noise_source))
 
 
 def save_regression(

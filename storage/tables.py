@@ -100,6 +100,8 @@ series = sa.Table(
     ref("source_id", "source"),
     sa.Column("judged", sa.Boolean, nullable=False),
     sa.Column("exact", sa.Boolean, nullable=False, server_default=sa.false()),
+    number("noise"),  # relative, as the last detection took it, and how it got it
+    text("noise_source", nullable=True),
     sa.UniqueConstraint(
         "benchmark", "version", "params", "metric", "unit", "better", "machine_id", "protocol", "source_id"
     ),
@@ -166,7 +168,23 @@ step = sa.Table(
     number("level_after", nullable=False),
     number("confidence", nullable=True),
     sa.UniqueConstraint("series_id", "kind", "through_night_id"),
-    sa.CheckConstraint("kind in ('step', 'dip')", name="kind_known"),
+    sa.CheckConstraint("kind in ('step', 'dip', 'drift')", name="kind_known"),
+)
+
+label = sa.Table(
+    "label",
+    metadata,
+    identity(),
+    ref("series_id", "series"),
+    ref("after_night_id", "night"),
+    ref("through_night_id", "night"),
+    text("verdict"),
+    text("note", nullable=True),
+    text("author"),
+    time("said_at", now=True),
+    sa.UniqueConstraint("series_id", "through_night_id"),
+    sa.CheckConstraint("after_night_id <> through_night_id", name="range_not_empty"),
+    one_of("verdict", model.Label),
 )
 
 recheck = sa.Table(

@@ -24,7 +24,8 @@ VIEWS = {
     """,
     "series": """
         select series.id as series_id, benchmark, version, params, metric, unit, better,
-               machine.name as machine, protocol, source.name as source, source.kind as source_kind, judged, exact
+               machine.name as machine, protocol, source.name as source, source.kind as source_kind, judged, exact,
+               noise, noise_source
         from series
         join machine on machine.id = series.machine_id
         join source on source.id = series.source_id
@@ -88,6 +89,13 @@ VIEWS = {
         from step
         join night after_night on after_night.id = step.after_night_id
         join night through_night on through_night.id = step.through_night_id
+    """,
+    "labels": """
+        select label.series_id, after_night.label as after, through_night.label as through, label.verdict, label.note,
+               label.author, label.said_at
+        from label
+        join night after_night on after_night.id = label.after_night_id
+        join night through_night on through_night.id = label.through_night_id
     """,
     # `present` is the level of the series' last nights; null where it has no step any more
     "regressions": """

@@ -13,8 +13,11 @@ import psycopg2
 import pytest
 from sqlalchemy import make_url
 from sqlalchemy.engine import URL
+from terminal import NOWHERE, Terminal, variables
+from worlds import emptied, one_schema
 
 from stepwatch.stack import embedded_postgres
+from storage.rows import Database
 
 os.environ.pop("STEPWATCH_DATABASE_URL", None)
 
@@ -44,3 +47,28 @@ def execute(url: URL, statement: str) -> None:
         connection.autocommit = True
         with connection.cursor() as cursor:
             cursor.execute(statement)
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    for variable in [each for each in os.environ if each.startswith("STEPWATCH_")]:
+        monkeypatch.delenv(variable)
+    (tmp_path / "stepwatch.toml").touch()
+    monkeypatch.chdir(tmp_path)
+    for name, value in variables(tmp_path, NOWHERE).items():
+        monkeypatch.setenv(name, value)
+    return Terminal(monkeypatch, capsys)
+
+
+@pytest.fixture(scope="module")
+def schema(database_server: URL) -> Iterator[Database]:
+    with one_schema(database_server) as opened:
+        yield opened
+
+
+@pytest.fixture
+def database(schema: Database, terminal: Terminal) -> Database:
+    """The database that the terminal's settings lead to."""
+    url = schema.url.render_as_string(hide_password=False)
+    terminal.monkeypatch.setenv("STEPWATCH_DATABASE_URL", url)
+    return emptied(schema)

@@ -2,99 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
-from sqlalchemy.engine import URL
-from worlds import LADDER, ScriptedRunner, emptied, ladder_table, one_schema, play_ladder, workplace
+from terminal import NOWHERE, Terminal, variables
+from worlds import LADDER, ScriptedRunner, ladder_table, play_ladder, workplace
 
-from stepwatch.cli import main
 from stepwatch.cli.entry import command
 from storage.rows import Database
 
 GUIDE = Path(__file__).parent / "data" / "mlups_2023.log"
-NOWHERE = "postgresql://me:secret@127.0.0.1:1/x"
-
-
-@dataclass(frozen=True)
-class Done:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
-
-
-@dataclass
-class Terminal:
-    """Where commands are typed: nothing but what is set here reaches them."""
-
-    monkeypatch: pytest.MonkeyPatch
-    capsys: pytest.CaptureFixture[str]
-
-    def __call__(self, *words: object) -> Done:
-        self.monkeypatch.setattr(sys, "argv", ["stepwatch", *map(str, words)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        said = self.capsys.readouterr()
-        return Done(code, said.out, said.err)
-
-    def refuses(self, *words: object) -> str:
-        """The one sentence with which a command ends."""
-        done = self(*words)
-        assert (done.code, done.out) == (1, ""), done
-        sentence = done.err.strip()  # a progress display ends with an empty line
-        assert sentence.startswith("Error: "), done
-        assert "\n" not in sentence, done
-        return sentence.removeprefix("Error: ")
-
-
-@pytest.fixture
-def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    for variable in [each for each in os.environ if each.startswith("STEPWATCH_")]:
-        monkeypatch.delenv(variable)
-    (tmp_path / "stepwatch.toml").touch()
-    monkeypatch.chdir(tmp_path)
-    for name, value in variables(tmp_path, NOWHERE).items():
-        monkeypatch.setenv(name, value)
-    return Terminal(monkeypatch, capsys)
-
-
-def variables(folder: Path, url: str) -> dict[str, str]:
-    return {
-        "STEPWATCH_CONFIG": str(folder / "stepwatch.toml"),
-        "STEPWATCH_STATE": str(folder / "state"),
-        "STEPWATCH_CACHE": str(folder / "cache"),
-        "STEPWATCH_DATABASE_URL": url,
-    }
-
-
-@pytest.fixture(scope="module")
-def schema(database_server: URL) -> Iterator[Database]:
-    with one_schema(database_server) as opened:
-        yield opened
-
-
-@pytest.fixture
-def database(schema: Database, terminal: Terminal) -> Database:
-    """The database that the terminal's settings lead to."""
-    url = schema.url.render_as_string(hide_password=False)
-    terminal.monkeypatch.setenv("STEPWATCH_DATABASE_URL", url)
-    return emptied(schema)
 
 
 class TestHelp:
@@ -251,8 +173,9 @@ class TestImport:
         assert terminal("deliver").err == "0 messages sent\n"
         del database
 
+    @pytest.mark.usefixtures("database")
     def test_what_holds_for_a_benchmark_and_where_it_comes_from(
-        self, terminal: Terminal, database: Database, monkeypatch: pytest.MonkeyPatch
+        self, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("STEPWATCH_RULES", '[{"match": "^xlb", "owner": "@fluids", "mute": false}]')
         monkeypatch.setenv("STEPWATCH_THRESHOLDS__NOISE", "0.001")
@@ -313,6 +236,8 @@ class TestDetect:
                     "confidence": done.document["steps"][0]["confidence"],
                 }
             ],
+            "drifts": [],
+            "noise": {"relative": 0.0002, "source": "differences"},
         }
         assert terminal("detect", file).out == "step in (t5, t6]: x 0.93 (100 -> 93)\n"
         assert terminal("detect", file, "--noise", "0.5").out == "no step\n"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,17 @@ import click
 
 from stepwatch.cli.frame import Refusal, as_json, opened, say, show_json, write
 from stepwatch.core.logs import LogNights, log_points, parse_files, parse_log
-from stepwatch.core.model import Benchmark, Better
+from stepwatch.core.model import Benchmark, Better, Point, title
+from stepwatch.core.rules import Rule, Rulebook
+from stepwatch.core.series_csv import parse_csv
+from stepwatch.core.units import format_value
+from stepwatch.jobs.replay import Replay
+from stepwatch.settings import Settings
 
 NAME = re.compile(r"[A-Za-z0-9][\w.()=-]{0,199}", re.ASCII)
 RAW = re.compile(r"^OUT-\d\d-\d\d$")
-FILES = click.argument(
-    "files", nargs=-1, required=True, type=click.Path(path_type=Path, dir_okay=False, exists=True)
-)
+FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
+FILES = click.argument("files", nargs=-1, required=True, type=FILE)
 
 
 def _log_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,59 +53,133 @@ def _log_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def _threshold_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that stand in for the thresholds in the settings, and for what a rule says."""
+    share = click.FloatRange(min=0, max=1, min_open=True, max_open=True)
+    for option in (
+        click.option(
+            "--suspect-change", type=click.FloatRange(min=0, min_open=True), help="In place of the settings'."
+        ),
+        click.option("--confirm-results", type=click.IntRange(min=1), help="In place of the settings'."),
+        click.option("--min-effect", type=share, help="In place of the settings'."),
+        click.option("--noise", type=share, help="The known relative noise, such as 0.0005."),
+    ):
+        command = option(command)
+    return command
+
+
 @click.command()
-@FILES
+@click.argument("files", nargs=-1, type=FILE)
+@click.option("--stored", metavar="NAME", help="A stored series in place of FILES, by its benchmark.")
+@click.option("--machine", help="The machine of the stored series, where there are several.")
+@click.option("--source", help="The source of the stored series, where there are several.")
 @_log_options
-@click.option(
-    "--noise",
-    type=click.FloatRange(min=0, max=1, min_open=True, max_open=True),
-    help="The known relative noise, such as 0.0005.",
-)
+@_threshold_options
 @as_json
 def replay(
     files: tuple[Path, ...],
+    stored: str | None,
+    machine: str | None,
+    source: str | None,
     pattern: str,
     unit: str,
     better: str,
     year: int | None,
-    noise: float | None,
     *,
     strict: bool,
     as_json: bool,
+    **thresholds: float | None,
 ) -> None:
-    """Play a log night by night: what would have been said, and when? Needs no database.
+    """Play a history night by night: what would have been said, and when?
 
-    FILES are what `grep MLUPS OUT*` prints, or the raw files OUT-07-06 and so on.
+    FILES are what `grep MLUPS OUT*` prints, or the raw files OUT-07-06 and so on, or one CSV with the columns time,value;
+    they need no database. A stored series is played with the re-measurements that were made of it.
     """
-    from stepwatch import wiring
     from stepwatch.cli.frame import settings_in_force
     from stepwatch.jobs import replay as job
 
-    log = _read(files, pattern, year)
+    if bool(files) == bool(stored):
+        raise Refusal("accepted is either FILES or --stored NAME")
+    log = None
     try:
-        played = job.replay(
-            log_points(log.nights),
-            better=Better(better),
-            unit=unit,
-            noise=noise,
-            settings=wiring.rulebook(settings_in_force()).triage,
-        )
+        if stored is not None:
+            played = _play_stored(stored, machine, source, thresholds)
+        else:
+            own = _rulebook(settings_in_force(), thresholds).of("")
+            log, points = _points(files, pattern, year)
+            played = job.replay(
+                points, better=Better(better), unit=unit, noise=own.noise, settings=own.triage
+            )
     except ValueError as error:
         raise Refusal(str(error)) from None
     document = job.replay_json(played)
     if as_json:
         show_json(document)
     else:
-        for alert in document["alerts"]:
-            write(
-                f"{alert['raised']}: {alert['kind']} in ({alert['after']}, {alert['through']}]: "
-                f"{alert['change']:+.1%} of {alert['baseline']:.1f} {unit}"
-            )
-        for dip in document["dips"]:
-            write(f"dip from {dip['first']} to {dip['last']}: {dip['change']:+.1%} (nobody was told)")
-        for gone in document["retracted"]:
-            write(f"{gone['gone']}: taken back: ({gone['after']}, {gone['through']}]")
-    _end(log, strict=strict)
+        _show_replay(document, played.unit)
+    if log is not None:
+        _end(log, strict=strict)
+
+
+def _show_replay(document: dict[str, list[dict[str, Any]]], unit: str) -> None:
+    for alert in document["alerts"]:
+        write(
+            f"{alert['raised']}: {alert['kind']} in ({alert['after']}, {alert['through']}]: "
+            f"{alert['change']:+.1%} of {format_value(alert['baseline'], unit)}"
+        )
+    for dip in document["dips"]:
+        write(f"dip from {dip['first']} to {dip['last']}: {dip['change']:+.1%} (nobody was told)")
+    for gone in document["retracted"]:
+        write(f"{gone['gone']}: taken back: ({gone['after']}, {gone['through']}]")
+    if not any(document.values()):
+        write("nothing would have been said")
+
+
+def _points(
+    files: Sequence[Path], pattern: str, year: int | None
+) -> tuple[LogNights | None, Sequence[Point]]:
+    """The nights of the files, and the log that they are from where it is one."""
+    if files[0].suffix == ".csv":
+        return None, _csv_points(files)
+    log = _read(files, pattern, year)
+    return log, log_points(log.nights)
+
+
+def _rulebook(settings: Settings, thresholds: Mapping[str, float | None]) -> Rulebook:
+    """The settings, and over every rule what the command line says."""
+    from stepwatch import wiring
+
+    book = wiring.rulebook(settings)
+    said = {key: value for key, value in thresholds.items() if value is not None}
+    return replace(book, rules=[*book.rules, Rule(match="", says=said, origin="the command line")])
+
+
+def _play_stored(
+    name: str, machine: str | None, source: str | None, thresholds: Mapping[str, float | None]
+) -> Replay:
+    from stepwatch.jobs.history import find_series, replay_stored
+    from storage.rows import load_series
+
+    with opened() as (settings, database), database.begin() as connection:
+        number = find_series(connection, name, machine=machine, source=source)
+        benchmark = load_series(connection, number).benchmark
+        own = _rulebook(settings, thresholds).of(title(benchmark.name, benchmark.params))
+        return replay_stored(connection, number, own)
+
+
+def _csv_points(files: Sequence[Path]) -> list[Point]:
+    """The nights of one CSV; their times are labels as written, in the order of the file."""
+    if len(files) > 1:
+        raise Refusal("accepted is one CSV at a time")
+    series = parse_csv(_text(files[0]))
+    if len(set(series.times)) < len(series.times):
+        again = next(time for time in series.times if series.times.count(time) > 1)
+        raise Refusal(f"{files[0]}: the time {again!r} is there twice")
+    start = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    return [
+        Point(label=label, at=start + dt.timedelta(days=day), value=value)
+        for day, (label, value) in enumerate(zip(series.times, series.values, strict=True))
+    ]
 
 
 @click.command("import-logs")

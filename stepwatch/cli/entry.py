@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from stepwatch.cli import bench, bisection, data, nights, services, watch
+from stepwatch.cli import bench, bisection, data, judge, nights, services, watch
 from stepwatch.cli.airflow_client import AirflowError
 from stepwatch.jobs.bench import InterruptedRunError
 from stepwatch.jobs.open_bisection import RefusedError
@@ -40,7 +40,7 @@ def command(state: Path | None) -> None:
     del state  # read by `frame.settings_in_force`
 
 
-for module in (nights, bench, data, watch, bisection, services):
+for module in (nights, bench, data, watch, judge, bisection, services):
     for each in module.COMMANDS:
         command.add_command(each)
 

@@ -129,6 +129,10 @@ def _detect_in_file(file: Path, noise: float | None, *, as_json: bool) -> None:
     levels = [segment["level"] for segment in document["segments"]]
     for step, old, new in zip(document["steps"], levels, levels[1:], strict=False):
         write(f"step in ({step['after']}, {step['through']}]: x {step['ratio']:.4g} ({old:.6g} -> {new:.6g})")
+    for drift in document["drifts"]:
+        write(
+            f"drift from {drift['first']} to {drift['last']}: {drift['slope']:+.3%} a night, {drift['total']:+.1%} in total"
+        )
     if not document["steps"]:
         write("no step")
     if series.values and len(series.values) - 1 in found.odd:

@@ -94,6 +94,14 @@ class Disposition(enum.StrEnum):
     DISMISSED = "dismissed"
 
 
+class Label(enum.StrEnum):
+    """What a person says that a step is."""
+
+    REAL = "real"
+    NOISE = "noise"
+    ENVIRONMENT = "environment"
+
+
 class CulpritKind(enum.StrEnum):
     """What a bisection can end with."""
 

@@ -55,7 +55,7 @@ def _value(text: str, line: int) -> float:
     return value
 
 
-def detection_json(series: CsvSeries, detection: Detection) -> dict[str, list[dict[str, Any]]]:
+def detection_json(series: CsvSeries, detection: Detection) -> dict[str, Any]:
     """The detection with the series' own times; positions are among the values present, `stop` exclusive."""
     times, segments = series.times, detection.segments
     return {
@@ -79,6 +79,16 @@ def detection_json(series: CsvSeries, detection: Detection) -> dict[str, list[di
             }
             for (old, _), step in zip(itertools.pairwise(segments), detection.steps, strict=True)
         ],
+        "drifts": [
+            {
+                "first": times[drift.start],
+                "last": times[drift.stop - 1],
+                "slope": drift.slope,
+                "total": drift.total,
+            }
+            for drift in detection.drifts
+        ],
+        "noise": {"relative": detection.noise, "source": detection.noise_source},
     }
 
 

@@ -6,6 +6,7 @@ come out right by themselves. Everything that is decided, the messages included,
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -81,12 +82,12 @@ def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebo
                 settings=own.triage,
             )
             told += _save(scene, series_id, ids, known, result)
-            steps.save_steps(connection, series_id, _step_rows(points, ids, result.detection))
+            _keep(connection, series_id, points, ids, result.detection)
             suspects += _ask(scene, series_id, ids, points, result)
         for series_id in steps.judged_series(connection, machine=machine, source=source, judged=False):
             points = steps.points(connection, series_id)
             counted = detection.detect([p.value for p in points if p.value is not None], exact=True)
-            steps.save_steps(connection, series_id, _step_rows(points, ids, counted))
+            _keep(connection, series_id, points, ids, counted)
         _tell(scene, told, nights[-1].label if nights else "")
     return Detected(told=len(told), suspects=suspects)
 
@@ -152,6 +153,18 @@ def _save(
     return told
 
 
+def _keep(
+    connection: Connection,
+    series_id: int,
+    points: Sequence[Point],
+    ids: dict[str, int],
+    found: detection.Detection,
+) -> None:
+    """Store what a series is made of, and the noise by which that was judged."""
+    steps.save_steps(connection, series_id, _step_rows(points, ids, found))
+    steps.save_noise(connection, series_id, found.noise, found.noise_source)
+
+
 def _step_rows(
     points: Sequence[Point], ids: dict[str, int], found: detection.Detection
 ) -> list[dict[str, Any]]:
@@ -176,6 +189,19 @@ def _step_rows(
                 "through_night_id": ids[labels[dip.stop - 1]],
                 "level_before": around,
                 "level_after": around * dip.ratio,
+                "confidence": None,
+            }
+        )
+    for drift in found.drifts:
+        level = next(s.level for s in found.segments if s.start <= drift.start < s.stop)
+        first = level / math.sqrt(1 + drift.total)  # the level is that of its middle
+        rows.append(
+            {
+                "kind": "drift",
+                "after_night_id": ids[labels[drift.start]],
+                "through_night_id": ids[labels[drift.stop - 1]],
+                "level_before": first,
+                "level_after": first * (1 + drift.total),
                 "confidence": None,
             }
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwatch.core.course import TriageSettings
-from stepwatch.core.model import Better, Point, Regression, SuspectRange
+from stepwatch.core.model import Better, Evidence, Point, Regression, SuspectRange
 from stepwatch.core.triage import DipNights, Saying, Telling, triage
 
 
@@ -41,17 +41,34 @@ def replay(
     unit: str = "",
     noise: float | None = None,
     settings: TriageSettings | None = None,
+    exact: bool = False,
+    evidence: Sequence[Evidence] = (),
+    last: int | None = None,
 ) -> Replay:
-    """Plays `points` (nights in order, gaps included). ValueError: as for triage."""
+    """Plays `points` (nights in order, gaps included).
+
+    Re-measurements that were made are `evidence` from the night on that they were about. `last`: only so many last nights
+    are played, and what is known when they begin is not said. ValueError: as for triage.
+    """
     known: tuple[Regression, ...] = ()
     dips: tuple[DipNights, ...] = ()
     said: list[Said] = []
+    quiet = 0 if last is None else max(0, len(points) - last)
     for n, point in enumerate(points, start=1):
-        if point.value is None:
+        if n < quiet or (point.value is None and n != quiet):
             continue  # a night without a result can't change what the nights before it say
-        night = triage(points[:n], known=known, better=better, noise=noise, settings=settings)
+        seen = {each.label for each in points[:n]}
+        night = triage(
+            points[:n],
+            known=known,
+            evidence=[each for each in evidence if each.suspect.through in seen],
+            better=better,
+            noise=noise,
+            settings=settings,
+            exact=exact,
+        )
         known, dips = night.regressions, night.dips
-        said += [Said(on=point.label, saying=saying) for saying in night.said]
+        said += [Said(on=point.label, saying=saying) for saying in night.said if n > quiet]
     return Replay(unit=unit, said=tuple(said), regressions=known, dips=dips)
 
 

@@ -1,7 +1,8 @@
 """How good are a detector's answers?
 
 Alerts and true steps are paired nearest first; an alert that is left over is false, or, near a step that is taken,
-a double. Boundaries that the labeller left open count neither way.
+a double. Boundaries that the labeller left open count neither way, and of a series that nobody has looked through
+only those that somebody has called wrong are false.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from bench_data import Series
+
+from stepwatch.core.labels import Labelled
 
 FIRST = 12  # nights that a peer sees before it is asked
 HELD = 4  # results on the new level before a peer's boundary counts as an alert
@@ -39,6 +41,18 @@ class Score:
     delays: list[int] = field(default_factory=list)
 
     @property
+    def precision(self) -> float:
+        """Hits among what was said and counts; 1 where nothing was said."""
+        said = self.hits + self.false
+        return self.hits / said if said else 1.0
+
+    @property
+    def recall(self) -> float:
+        """Hits among the true steps; 1 where there are none."""
+        true = self.hits + self.missed
+        return self.hits / true if true else 1.0
+
+    @property
     def f1(self) -> float:
         """2 hits / (2 hits + false + missed); 1 where there was nothing to find and nothing found."""
         counted = 2 * self.hits + self.false + self.missed
@@ -53,7 +67,7 @@ class Score:
         return float(np.quantile(self.delays, quantile)) if self.delays else float("nan")
 
 
-def score(series: Sequence[Series], nights: Sequence[Night], near: int = NEAR) -> Score:
+def score(series: Sequence[Labelled], nights: Sequence[Night], near: int = NEAR) -> Score:
     """The counts over `series`, of which `nights` are the answers."""
     total = Score()
     for one, night in zip(series, nights, strict=True):
@@ -74,21 +88,23 @@ def score(series: Sequence[Series], nights: Sequence[Night], near: int = NEAR) -
         for i, (place, on) in enumerate(night.alerts):
             if i in paired:
                 total.delays.append(on - paired[i])
-            elif all(abs(place - maybe) > MAYBE for maybe in one.maybe):
-                again = any(abs(place - true) <= near for true in one.truth)
-                total.doubles += again
-                total.false += not again
+            elif any(abs(place - true) <= near for true in one.truth):
+                total.doubles += all(abs(place - maybe) > MAYBE for maybe in one.maybe)
+            elif one.wrong is not None:
+                total.false += any(abs(place - wrong) <= near for wrong in one.wrong)
+            else:
+                total.false += all(abs(place - maybe) > MAYBE for maybe in one.maybe)
     return total
 
 
-def whole(series: Sequence[Series], answers: Sequence[Sequence[int]], near: int = NEAR) -> Score:
+def whole(series: Sequence[Labelled], answers: Sequence[Sequence[int]], near: int = NEAR) -> Score:
     """The same of whole series, where a double is as false as any other."""
     total = score(series, [Night(alerts=[(p, p) for p in places], flips=0) for places in answers], near)
     total.false += total.doubles
     return total
 
 
-def interval(series: Sequence[Series], answers: Sequence[Sequence[int]]) -> str:
+def interval(series: Sequence[Labelled], answers: Sequence[Sequence[int]]) -> str:
     """Where F1 lies in 90 % of 1000 draws of as many series."""
     alone = [whole([s], [a]) for s, a in zip(series, answers, strict=True)]
     random = np.random.default_rng(0)
