@@ -165,12 +165,13 @@ def observe(
         counts, hashes = subject.facts()
     except Exception as error:  # noqa: BLE001 - the other benchmarks go on
         return failed(error)
+    timed = not all(each.get("exact") for each in metrics)
     width = half_width(getattr(timing, judged))
     said = f"interval still {100 * width:.0f} % after {len(timing.wall_time)} samples"
     return {
         **unmeasured("ok", None, compile_s),
-        "half_width": width,
-        "warnings": [said] if width >= INTERVAL_TOLD else [],
+        "half_width": width if timed else None,
+        "warnings": [said] if timed and width >= INTERVAL_TOLD else [],
         "metrics": metrics + exact_metrics(counts, known=[each["metric"] for each in metrics]),
         "hashes": hashes,
     }

@@ -212,6 +212,7 @@ evidence = sa.Table(
     numbers("new"),
     text("reason", nullable=True),
     time("decided_at", nullable=True),
+    sa.Column("bridge", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.UniqueConstraint("recheck_id", "series_id"),
     sa.CheckConstraint("(verdict is null) = (decided_at is null)", name="decided_has_verdict"),
     one_of("verdict", model.Verdict, nullable=True),

@@ -121,7 +121,7 @@ VIEWS = {
     """,
     "evidence": """
         select evidence.series_id, after_night.label as after, through_night.label as through, evidence.verdict,
-               evidence.ratio, evidence.old, evidence.new, evidence.reason, evidence.decided_at,
+               evidence.ratio, evidence.old, evidence.new, evidence.reason, evidence.bridge, evidence.decided_at,
                after_night.at as after_at, through_night.at as through_at
         from evidence
         join recheck on recheck.id = evidence.recheck_id

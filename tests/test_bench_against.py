@@ -50,8 +50,8 @@ class Venvs(ScriptedRunner):
     interrupted_after: int | None = None
     autotuning: Path | None = None
 
-    def open(self, pair: Any) -> Opened | Failure:
-        opened = super().open(pair)
+    def open(self, pair: Any, *, like: Any = None) -> Opened | Failure:
+        opened = super().open(pair, like=like)
         return (
             opened
             if isinstance(opened, Failure)
@@ -513,6 +513,7 @@ class TestCommand:
                 "exact": True,
             }
             for each in written["benchmarks"]:
+                each["warnings"] = ["interval still 9 % after 20 samples"] if each["name"] == WHILE else []
                 each["metrics"].append({**own, "blocks": [memory]})
                 each["metrics"].append({**own, "metric": "temp_bytes", "blocks": [temporary]})
             process.out.write_text(json.dumps(written), encoding="utf-8")
@@ -523,6 +524,7 @@ class TestCommand:
         out = terminal(*AGAINST).out
         assert re.search(r"x (39|40|41)\S* faster", out)
         assert re.search(r"^warning: load \d+.5 at start \(and \d like it\)$", out, re.MULTILINE)
+        assert out.count("; old: interval still 9 % after 20 samples; new: interval still 9 % after") == 1
         counts = (
             "counts of control_flow.WhileLoop(edge=5): memory_bytes 96 -> 48 (-50.0 %), temp_bytes 0 -> 64\n"
         )

@@ -495,7 +495,7 @@ class TestInAnEnvironment:
         self, python: Path, tmp_path: Path
     ) -> None:
         out = tmp_path / "out.json"
-        done = run_worker(python, out, "--only", "Cavity", "--brief")
+        done = run_worker(python, out, "--only", "lattice_boltzmann.Cavity", "--brief")
         assert done.returncode == 0, done.stderr
         (cavity,) = json.loads(out.read_text())["benchmarks"]
         known = {metric["metric"] for metric in cavity["metrics"]}

@@ -109,6 +109,15 @@ def test_known_noise_makes_it_more_careful() -> None:
     assert compare(old, new, noise=0.05).verdict is Verdict.UNKNOWN
 
 
+def test_what_no_further_process_would_decide_may_be_given_up() -> None:
+    wild, calm = (10.0, 17.0, 11.0), (10.0, 10.5, 11.0)
+    assert compare(wild, (11.0, 16.0, 10.5), cap=5).more == 2
+    given_up = compare(wild, (11.0, 16.0, 10.5), cap=5, give_up=True)
+    assert (given_up.verdict, given_up.more) == (Verdict.UNKNOWN, 0)
+    assert compare(calm, (13.0, 13.5, 14.0), cap=5, give_up=True).more == 2, "this may still become DIFFERENT"
+    assert compare((10.0, 10.01, 10.02), (10.0, 10.01, 10.03), cap=5, give_up=True).more == 2, "and this SAME"
+
+
 def test_error_rates() -> None:
     rng = random.Random(7)  # noqa: S311
     null = [settled(rng, 1.0, noise=0.05) for _ in range(600)]

@@ -299,6 +299,17 @@ class TestNight:
         assert ask(place.database, "select kind from reporting.messages") == [("head",)]
         assert ask(place.database, "select verdict from reporting.evidence") == [("different",)]
 
+    def test_a_series_of_zeros_is_left_out_and_the_others_are_not(
+        self, place: Workplace, runner: ScriptedRunner
+    ) -> None:
+        for values in runner.table.values():
+            values[RANK8] = 0.0
+        play_ladder(place, LADDER[:3])
+        assert ask(place.database, "select distinct benchmark from reporting.regressions") == [(WHILE,)]
+        assert detect(place).left_out == (
+            f"{RANK8}(edge=5) cpu_time: value 0.0 at position 0 is not a positive finite number",
+        )
+
 
 class TestConfirm:
     def test_what_is_the_same_again_is_told_to_nobody(self, place: Workplace, runner: ScriptedRunner) -> None:
@@ -351,6 +362,60 @@ class TestConfirm:
         runner.odd.clear()
         assert confirm(place) == 1
         assert ask(place.database, "select verdict from reporting.evidence") == [("different",)]
+
+
+class TestBridge:
+    """numpy moves between 0.4.31 and 0.4.33, and one benchmark becomes 20 % slower there."""
+
+    EVIDENCE = "select distinct after, through, verdict, bridge from reporting.evidence order by 1"
+
+    @pytest.fixture(autouse=True)
+    def moved(self, runner: ScriptedRunner) -> None:
+        runner.old_numpy = ("0.4.30", "0.4.31")
+        for release in LADDER:
+            slower = 1.2 if release not in runner.old_numpy else 1.0
+            runner.table[release, release] = {WHILE: 1.0, RANK8: slower}
+
+    def test_what_numpy_did_is_the_environments_and_told_to_nobody(
+        self, place: Workplace, runner: ScriptedRunner
+    ) -> None:
+        runner.odd["recheck"] = {WHILE: 1.0, RANK8: 1.2}
+        play_ladder(place, LADDER)
+        assert ask(place.database, self.EVIDENCE) == [("0.4.31", "0.4.33", "same", True)]
+        assert ask(place.database, "select count(*) from reporting.evidence") == [(2,)], (
+            "of every timed series"
+        )
+        assert runner.opened.count("jax@0.4.31+xla@0.4.31 numpy==2") == 1
+        assert ask(
+            place.database, "select benchmark, after, through, state, raised from reporting.regressions"
+        ) == [(RANK8, "0.4.31", "0.4.33", "environment", None)]
+        assert recorder(place).said == []
+
+    def test_what_the_program_did_is_told(self, place: Workplace) -> None:
+        play_ladder(place, LADDER)
+        assert ask(place.database, self.EVIDENCE)[0] == ("0.4.31", "0.4.33", "different", True)
+        assert ask(place.database, "select state, raised from reporting.regressions") == [
+            ("confirmed", "0.4.33")
+        ]
+        assert len(recorder(place).said) == 1
+
+    def test_the_older_set_stands_in_where_the_newer_can_not(
+        self, place: Workplace, runner: ScriptedRunner
+    ) -> None:
+        runner.refused = (("0.4.31", "numpy==2"),)
+        play_ladder(place, LADDER[:3])
+        assert ask(place.database, self.EVIDENCE)[0] == ("0.4.31", "0.4.33", "different", True)
+        assert "jax@0.4.33+xla@0.4.33 numpy==1" in runner.opened
+
+    def test_where_neither_set_can_stand_beside_both_nights_decide(
+        self, place: Workplace, runner: ScriptedRunner
+    ) -> None:
+        runner.refused = (("0.4.31", "numpy==2"), ("0.4.33", "numpy==1"))
+        play_ladder(place, LADDER[:3])
+        assert ask(place.database, "select distinct verdict, reason from reporting.evidence") == [
+            ("broken", "jax==0.4.31 can't have numpy==2")
+        ]
+        assert recorder(place).said == []
 
 
 class TestImport:

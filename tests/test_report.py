@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import doctest
 import itertools
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ from stepwatch.jobs import charts
 from stepwatch.jobs.charts import Scale, chart
 from stepwatch.jobs.detect import detect_in
 from stepwatch.jobs.report import report
-from storage import bisections, nights, rows, runs, steps
+from storage import bisections, nights, rechecks, rows, runs
 from storage.engine import connect, migrate
 from storage.rows import Database
 
@@ -85,7 +86,13 @@ def pair(jax: str, xla: str) -> m.CommitPair:
     )
 
 
-def store_night(database: Database, number: int, value: float | None, reason: str | None = None) -> None:
+def store_night(
+    database: Database,
+    number: int,
+    value: float | None,
+    reason: str | None = None,
+    warnings: tuple[str, ...] = (),
+) -> None:
     """Store the night `number`; None is a benchmark that failed for a reason."""
     label = str(number)
     with database.begin() as connection:
@@ -113,6 +120,7 @@ def store_night(database: Database, number: int, value: float | None, reason: st
             high=None if value is None else value * 1.1,
             samples=samples,
             process=tuple(range(len(samples))),
+            warnings=warnings,
         )
         runs.save_measurements(connection, run.id, [measured], machine="local", protocol="1", source=SOURCE)
         runs.finish_run(connection, run.id, outcome=m.Outcome.OK)
@@ -133,9 +141,9 @@ def store_story(database: Database) -> None:
     store_night(database, 6, 0.2)
     detect(database)
     with database.begin() as connection:
-        for recheck in steps.open_rechecks(connection, machine="local", source=SOURCE):
+        for recheck in rechecks.open_rechecks(connection, machine="local", source=SOURCE):
             for series in recheck.series:
-                steps.save_evidence(
+                rechecks.save_evidence(
                     connection,
                     recheck_id=recheck.id,
                     series_id=series,
@@ -272,6 +280,17 @@ def test_every_drawing_says_what_it_shows(database: Database, tmp_path: Path) ->
     assert described.startswith("4 of 6 nights measured, 1 gaps, 1 failures.")
 
 
+def test_a_value_with_a_warning_and_a_drift_are_marked(database: Database, tmp_path: Path) -> None:
+    for number in range(1, 41):
+        warnings = ("2 of 3 processes slow",) if number == 7 else ()
+        store_night(database, number, 0.001 * 1.002**number, warnings=warnings)
+    detect(database)
+    page = report(database, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.count('<g class="dot warned">') == 1
+    assert page.count("; 2 of 3 processes slow") == 2, "at the dot, and in the drawing's text"
+    assert re.search(r"a drift of \+[78]\.\d% from 1 to 40, of which nobody was told", page)
+
+
 def test_a_search_by_hand_has_its_place(database: Database, tmp_path: Path) -> None:
     store_night(database, 1, 0.001)
     store_search(database, incident_id=None)
@@ -339,6 +358,7 @@ def series(values: Sequence[float | None], unit: str = "s") -> dict[str, Any]:
                 "value": value,
                 "low": None,
                 "high": None,
+                "warnings": None,
                 "gap_reason": None,
                 "reason": None,
             }

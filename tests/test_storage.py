@@ -19,7 +19,7 @@ from worlds import LADDER, MACHINE, SOURCE, START, ask, contents, emptied, one_s
 
 import storage
 from stepwatch.core import model as m
-from storage import bisections, incidents, nights, reading, rows, runs, steps
+from storage import bisections, incidents, nights, reading, rechecks, rows, runs, steps
 from storage.engine import DatabaseUnreachableError, connect, migrate
 from storage.rows import Connection, Database
 from storage.tables import metadata
@@ -340,7 +340,7 @@ class TestConstraints:
             connection, found, {"old": old, "new": new}, series_id=series, incident_id=incident
         )
         where = {"machine": "local", "source": SOURCE, "after_id": old, "through_id": new}
-        steps.ask_recheck(connection, series_id=series, **where)
+        rechecks.ask_recheck(connection, series_id=series, **where)
         self.refused(connection, f"ck_{table}_range_not_empty", statement)
 
     def test_a_search_has_two_ends(self, connection: Connection, incident: int) -> None:

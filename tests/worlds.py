@@ -114,22 +114,32 @@ class ScriptedNights:
 class ScriptedRunner:
     """Writes the documents that a table tells of; a pair that is not in the table can't be installed.
 
-    `odd` says what is measured in one run alone, by how the name of its folder begins. `measured` lists (pair, document) of
-    every process that was really run; `dies_after` processes it is killed.
+    `odd` says what is measured in one run alone, by how the name of its folder begins. `old_numpy` are the
+    releases that stand beside numpy 1, `refused` those (with a numpy) that can't be installed. `measured` lists (pair,
+    document) of every process that was really run; `dies_after` processes it is killed.
     """
 
     table: Table
     odd: dict[str, Values | Failure] = field(default_factory=dict)
     measured: list[tuple[str, str]] = field(default_factory=list)
     opened: list[str] = field(default_factory=list)
+    old_numpy: tuple[str, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
     dies_after: int | None = None
 
-    def open(self, pair: m.CommitPair) -> Opened | Failure:
-        self.opened.append(str(pair))
+    def beside(self, pair: m.CommitPair) -> tuple[str, ...]:
+        return ("numpy==1",) if pair.jax.ref in self.old_numpy else ("numpy==2",)
+
+    def open(self, pair: m.CommitPair, *, like: m.CommitPair | None = None) -> Opened | Failure:
+        beside = self.beside(like or pair)
+        self.opened.append(f"{pair} {beside[0]}" if like else str(pair))
+        if (pair.jax.ref, beside[0]) in self.refused:
+            reason = f"jax=={pair.jax.ref} can't have {beside[0]}"
+            return Failure(outcome=m.Outcome.BUILD_FAILED, reason=reason)
         if (pair.jax.ref, pair.xla.ref) not in self.table:
             reason = f"jax=={pair.jax.ref} depends on jaxlib=={pair.jax.ref}"
             return Failure(outcome=m.Outcome.BUILD_FAILED, reason=reason, log=f"Because {reason}")
-        environment = m.Environment(pair=pair, base="cpython 3.11")
+        environment = m.Environment(pair=pair, base="cpython 3.11", freeze=beside)
         return Opened(python=Path(sys.executable), folder=Path("env"), environment=environment)
 
     def bench(self, opened: Opened, process: Process) -> Mapping[str, Any] | Failure:

@@ -219,6 +219,7 @@ def _row(finding: Finding) -> dict[str, Any]:
         "high": finding.high,
         "verdict": finding.verdict.value,
         "reason": finding.reason,
+        "warnings": list(finding.warnings),
     }
 
 
@@ -265,7 +266,7 @@ def _cells(row: dict[str, Any]) -> dict[str, Any]:
         **(_ratio(row) if measured else {}),
         "processes": f"{len(row['old_values'])} + {len(row['new_values'])}",
         "verdict": row["verdict"].upper(),
-        "reason": row["reason"],
+        "reason": "; ".join([row["reason"], *row["warnings"]]),
     }
 
 

@@ -8,7 +8,9 @@ Everything is started for the demo and ended with it, also when it is killed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from alerts.message import text
 from stepwatch import wiring
 from stepwatch.cli.airflow_client import POLL_S, Airflow, open_airflow
 from stepwatch.jobs.report import report
+from stepwatch.jobs.workplace import Nights
+from stepwatch.runners.local import LocalRunner
 from stepwatch.settings import Settings
 from storage.reading import read
 from storage.rows import Database
@@ -33,9 +37,8 @@ def play(settings: Settings, display: Progress, *, fresh: bool) -> None:
         AirflowError, StackError, UnreachableError: it could not go on.
     """
     ladder = settings.sources[settings.source].ladder
-    wiring.nights(settings, settings.source).night(
-        ladder[0]
-    )  # no index, no nights: said before anything starts
+    nights = wiring.nights(settings, settings.source)
+    nights.night(ladder[0])  # no index, no nights: said before anything starts
     mine = settings.model_copy(
         update={
             "state": settings.state / "demo",
@@ -46,9 +49,12 @@ def play(settings: Settings, display: Progress, *, fresh: bool) -> None:
     show = display.console.print
     begun = time.monotonic()
     starting = display.add_task("starting Postgres and Airflow", total=None)
-    with wiring.local_stack(mine).running(
-        on_event=lambda line: display.update(starting, description=line)
-    ) as services:
+    with (
+        _installing(wiring.runner(mine, mine.machine, mine.source), nights, ladder, display) as installed,
+        wiring.local_stack(mine).running(
+            on_event=lambda line: display.update(starting, description=line)
+        ) as services,
+    ):
         mine = mine.model_copy(update={"database_url": services.database_url})
         with wiring.open_database(mine) as database, open_airflow(services) as airflow:
             airflow.wait_for_dags({"nightly", "bisect_tick", "bisect"})
@@ -58,12 +64,36 @@ def play(settings: Settings, display: Progress, *, fresh: bool) -> None:
                 f"Postgres and Airflow are up after {time.monotonic() - begun:.0f} s ({services.airflow_url})"
             )
             told = _Told(database, show)
+            installed()
             _nights(mine, database, airflow, display, told, fresh=fresh)
             _search(database, airflow, display, told)
             _answers(database, show)
             path = report(database, mine.state / "report.html")
         show(f"report: {path}")
     _more(mine.state, show)
+
+
+@contextmanager
+def _installing(
+    runner: LocalRunner, nights: Nights, ladder: Sequence[str], display: Progress
+) -> Iterator[Callable[[], None]]:
+    """Install the ladder while something else is done; what is yielded waits for the end of it."""
+    task = display.add_task("installing JAX releases", total=len(ladder))
+
+    def install() -> None:
+        for label in ladder:
+            night = nights.night(label)
+            if night is not None and night.pair is not None:
+                runner.open(night.pair)  # where that can't be, the night says why
+            display.advance(task)
+        display.remove_task(task)
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(install)
+        try:
+            yield done.result
+        finally:
+            runner.cancel()
 
 
 class _Told:

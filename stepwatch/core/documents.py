@@ -143,12 +143,10 @@ def _measurement(
 
 
 def _spread(medians: Sequence[float], better: Better) -> float | None:
-    """By how much the middle process is worse than the best one; None for a single process."""
-    return (
-        slowdown(old=_best(medians, better), new=statistics.median(medians), better=better)
-        if medians[1:]
-        else None
-    )
+    """By how much the middle process is worse than the best one; None for a single process, or where that is no ratio."""
+    if not medians[1:] or min(medians) <= 0:
+        return None
+    return slowdown(old=_best(medians, better), new=statistics.median(medians), better=better)
 
 
 def _best(medians: Sequence[float], better: Better) -> float:
@@ -163,7 +161,9 @@ def _odd_counts(counts: Sequence[float]) -> Iterator[str]:
 def _doubts(benchmark: Benchmark, parts: Sequence[Part], medians: Sequence[float]) -> Iterator[str]:
     """Why a measured value may say less than it seems to; the records' own doubts are about what is judged."""
     best = _best(medians, benchmark.better)
-    slow = sum(slowdown(old=best, new=each, better=benchmark.better) > SLOW - 1 for each in medians)
+    slow = min(medians) > 0 and sum(
+        slowdown(old=best, new=each, better=benchmark.better) > SLOW - 1 for each in medians
+    )
     if slow:
         yield f"{slow} of {len(medians)} processes slow"
     records = [record for _, record, _ in parts]

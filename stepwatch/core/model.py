@@ -310,7 +310,10 @@ class SuspectRange:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What measuring both sides of a boundary again, alternately, said. Values are one a process."""
+    """What measuring both sides of a boundary again, alternately, said. Values are one a process.
+
+    `bridge` says that what stands beside the pair moved there, and was held still: SAME means that it did it.
+    """
 
     suspect: SuspectRange
     verdict: Verdict
@@ -318,6 +321,7 @@ class Evidence:
     old: tuple[float, ...]
     new: tuple[float, ...]
     reason: str
+    bridge: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

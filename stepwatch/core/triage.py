@@ -6,6 +6,7 @@ It is called again, with the new evidence, when the re-measurement that it asked
     a newest result 10 % off its level           -> asks for a re-measurement of (last on the level, this one]
     re-measured DIFFERENT, 10 % or more          -> CONFIRMED and said tonight
     re-measured SAME                             -> an odd night; the same bracket is not asked for again
+    re-measured SAME across a bridge             -> ENVIRONMENT, never said: what stands beside the program did it
     otherwise: a step                            -> SUSPECTED; CONFIRMED and said when `confirm` results followed its first
     gone before anything was said                -> forgotten (detection files a dip)
     said, and the level is back                  -> RECOVERED, said once; part of the way: said once
@@ -35,6 +36,7 @@ from stepwatch.core.model import (
     State,
     Step,
     SuspectRange,
+    Verdict,
 )
 from stepwatch.core.recheck import asked_range, proved_boundary
 from stepwatch.core.results import Results, collect_results
@@ -120,6 +122,11 @@ def triage(
     held = [
         results.places[r.suspect.through] for r in known if r.raised and r.suspect.through in results.places
     ]
+    bridged = {
+        results.places[e.suspect.through]
+        for e in evidence
+        if e.bridge and e.verdict is Verdict.SAME and e.suspect.through in results.places
+    }
     detection = detect(
         results.values,
         noise=noise,
@@ -132,14 +139,14 @@ def triage(
     matches = _match(results, known, turns, settings.same_place)
     said: list[Saying] = []
     followed = tuple(
-        _followed(results, detection, r, matches[i], said)
+        _followed(results, detection, r, matches[i], said, bridged=matches[i].step.index in bridged)
         if i in matches
         else _gone(results, detection, r, better, settings, said)
         for i, r in enumerate(known)
     )
     taken = [id(t) for t in matches.values()]
     opened = [
-        _followed(results, detection, None, turn, said)
+        _followed(results, detection, None, turn, said, bridged=turn.step.index in bridged)
         for turn in turns
         if turn.own and id(turn) not in taken and not _told_as_return(results, known, turn, settings)
     ]
@@ -188,7 +195,13 @@ def _told_as_return(
 
 
 def _followed(
-    results: Results, detection: Detection, known: Regression | None, turn: Turn, said: list[Saying]
+    results: Results,
+    detection: Detection,
+    known: Regression | None,
+    turn: Turn,
+    said: list[Saying],
+    *,
+    bridged: bool,
 ) -> Regression:
     """The regression that `turn` is tonight, `known` before; what is new about it goes to `said`."""
     before = known or Regression(
@@ -207,6 +220,8 @@ def _followed(
     )
     if before.state in {State.RECOVERED, State.ENVIRONMENT}:
         return now
+    if bridged and before.raised is None:
+        return replace(now, state=State.ENVIRONMENT)
     if before.raised is None and turn.back is not None:
         return replace(now, state=State.RECOVERED, recovered=results.tonight)
     if before.state is State.SUSPECTED and (turn.ripe or turn.step.remeasured):

@@ -70,6 +70,7 @@ class Dot:
     y: float
     top: float | None
     bottom: float | None
+    warned: bool
     text: str
 
 
@@ -92,7 +93,7 @@ class Level:
 
 @dataclass(frozen=True, kw_only=True)
 class Range:
-    """A stretch of nights in which something happened: `kind` is regression, improvement or dip."""
+    """A stretch of nights in which something happened: `kind` is regression, improvement, dip or drift."""
 
     start: float
     stop: float
@@ -147,7 +148,13 @@ def chart(series: Facts) -> Chart | None:
                 y=height(night["value"]),
                 top=None if night["high"] is None else height(night["high"]),
                 bottom=None if night["low"] is None else height(night["low"]),
-                text=f"{night['label']}: {format_value(night['value'], unit)}{_interval(night, unit)}",
+                warned=bool(night["warnings"]),
+                text="; ".join(
+                    [
+                        f"{night['label']}: {format_value(night['value'], unit)}{_interval(night, unit)}",
+                        *(night["warnings"] or ()),
+                    ]
+                ),
             )
             for night in measured
         ),
@@ -245,6 +252,20 @@ def _ranges(series: Facts, places: Mapping[str, float]) -> list[Range]:
         )
         for dip in series["steps"]
         if dip["kind"] == "dip"
+    ]
+    found += [
+        Range(
+            start=places[drift["after"]],
+            stop=places[drift["through"]],
+            kind="drift",
+            told=False,
+            text=(
+                f"a drift of {drift['level_after'] / drift['level_before'] - 1:+.1%} from {drift['after']} to"
+                f" {drift['through']}, of which nobody was told"
+            ),
+        )
+        for drift in series["steps"]
+        if drift["kind"] == "drift"
     ]
     return found
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ class Finding:
     worse: float | None = None
     low: float | None = None
     high: float | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def slower(self) -> bool:
@@ -104,10 +105,8 @@ def compare_environments(
             reason = f"{watched.side}: {result.reason}"
             if not undecided or result.outcome is Outcome.CANCELLED:
                 return Failure(outcome=result.outcome, reason=reason, log=result.log)
-            return (
-                *findings.values(),
-                *(_finding(each, Verdict.BROKEN, reason, sides) for each in undecided),
-            )
+            broken = [_finding(each, Verdict.BROKEN, reason, sides) for each in undecided]
+            return _warned([*findings.values(), *broken], sides)
         sides, undecided, asked = result, [], 0
         failed = [documents.failures(side) for side in sides]
         for benchmark in _benchmarks([*sides[0], *sides[1]]):
@@ -120,8 +119,19 @@ def compare_environments(
                 undecided.append(benchmark)
                 asked = max(asked, found)
         if not undecided:
-            return tuple(findings.values())
+            return _warned(findings.values(), sides)
         count = min(cap, count + asked)
+
+
+def _warned(findings: Iterable[Finding], sides: Sides) -> tuple[Finding, ...]:
+    """The findings, each with what its values warn of on either side."""
+    said: dict[str, list[str]] = {}
+    for side, read in zip(SIDES, sides, strict=True):
+        for each in documents.measurements(read):
+            said.setdefault(_key(each.benchmark), []).extend(
+                f"{side}: {warning}" for warning in each.warnings
+            )
+    return tuple(replace(each, warnings=tuple(said.get(_key(each.benchmark), ()))) for each in findings)
 
 
 def conclude(findings: Sequence[Finding]) -> str:
@@ -151,8 +161,11 @@ class _Watched:
     def begin(self, total: int, what: str) -> None:
         self.total, self.what, self.done = total, what, 0
 
-    def open(self, pair: CommitPair) -> Opened | Failure:
-        return self.runner.open(pair)
+    def beside(self, pair: CommitPair) -> tuple[str, ...]:
+        return self.runner.beside(pair)
+
+    def open(self, pair: CommitPair, *, like: CommitPair | None = None) -> Opened | Failure:
+        return self.runner.open(pair, like=like)
 
     def bench(self, opened: Opened, process: Process) -> Mapping[str, Any] | Failure:
         self.side = process.out.stem.partition("-")[0]

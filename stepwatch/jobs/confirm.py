@@ -1,11 +1,17 @@
 """Is what looks like a step there when both sides are measured again, alternately?
 
 All series that ask for the same two nights are measured in the same processes. Each leaves as soon as it is decided.
+
+Where what stands beside the pair moves from one night to the next (another numpy for newer releases), every series is
+measured again across that bridge, with what stands beside it held still: the old pair beside the new one's set, or where
+that can't be installed the new pair beside the old one's. What is the same then was not done by the program.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
 
 from stepwatch.core import documents
 from stepwatch.core.bisection.compare import FIRST_LOOK, compare
@@ -16,8 +22,8 @@ from stepwatch.jobs.measure import alternate
 from stepwatch.jobs.record import record_documents
 from stepwatch.jobs.workplace import Workplace
 from stepwatch.runners.protocol import Failure, Opened
+from storage.rechecks import Recheck, ask_bridge, measured_nights, open_rechecks, save_evidence
 from storage.rows import load_series
-from storage.steps import Recheck, open_rechecks, save_evidence
 
 SIDES = ("old", "new")
 CAP = 5  # processes a side; what is not clear by then waits for more nights
@@ -30,6 +36,7 @@ def confirm(place: Workplace) -> int:
         UnreachableError: what an environment is made from can't be reached now; what is decided is stored.
     """
     decided = 0
+    _ask_bridges(place)
     while True:
         with place.database.begin() as connection:
             rechecks = open_rechecks(connection, machine=place.machine.name, source=place.source)
@@ -44,21 +51,44 @@ def _recheck(place: Workplace, recheck: Recheck) -> int:
     with place.database.begin() as connection:
         benchmarks = {each: load_series(connection, each).benchmark for each in recheck.series}
     place.say(f"{len(benchmarks)} series moved in {recheck.suspect}: both sides are measured again")
-    sides: list[Opened] = []
-    for pair in (recheck.old, recheck.new):
-        opened = place.runner.open(pair)
-        if isinstance(opened, Failure):
-            return _broken(place, recheck.id, benchmarks, opened)
-        sides.append(opened)
-    return _decide(place, recheck.id, benchmarks, sides)
+    sides = _open_sides(place, recheck)
+    if isinstance(sides, Failure):
+        return _broken(place, recheck.id, benchmarks, sides)
+    return _decide(place, recheck, benchmarks, sides)
+
+
+def _ask_bridges(place: Workplace) -> None:
+    """Ask about each boundary between measured nights at which what stands beside the pair moves."""
+    with place.database.begin() as connection:
+        where: dict[str, Any] = {"machine": place.machine.name, "source": place.source}
+        for (after_id, old), (through_id, new) in pairwise(measured_nights(connection, **where)):
+            if place.runner.beside(old) != place.runner.beside(new):
+                ask_bridge(connection, **where, after_id=after_id, through_id=through_id)
+
+
+def _is_bridge(place: Workplace, recheck: Recheck) -> bool:
+    return place.runner.beside(recheck.old) != place.runner.beside(recheck.new)
+
+
+def _open_sides(place: Workplace, recheck: Recheck) -> tuple[Opened, Opened] | Failure:
+    """The environments of both sides; at a bridge with one set of requirements beside both, the newer where it can be."""
+    failure = None
+    for like in (recheck.new, recheck.old) if _is_bridge(place, recheck) else (None,):
+        old, new = (place.runner.open(pair, like=like) for pair in (recheck.old, recheck.new))
+        if not isinstance(old, Failure) and not isinstance(new, Failure):
+            return old, new
+        failure = failure or next(each for each in (old, new) if isinstance(each, Failure))
+    if failure is None:
+        raise AssertionError("there is always a set to try")
+    return failure
 
 
 def _decide(
-    place: Workplace, recheck_id: int, benchmarks: dict[int, Benchmark], sides: Sequence[Opened]
+    place: Workplace, recheck: Recheck, benchmarks: dict[int, Benchmark], sides: Sequence[Opened]
 ) -> int:
     undecided = dict(benchmarks)
     # the same boundary may be asked about again for other series: what was measured for these lies in its own folder
-    key = f"recheck/{recheck_id}/{digest(sorted(benchmarks))[:8]}"
+    key = f"recheck/{recheck.id}/{digest(sorted(benchmarks))[:8]}"
     folder = run_folder(place.runs, key)
     count = FIRST_LOOK
     while True:
@@ -72,19 +102,20 @@ def _decide(
             count=count,
         )
         if isinstance(result, Failure):
-            return _broken(place, recheck_id, undecided, result)
+            return _broken(place, recheck.id, undecided, result)
         more = 0
         with place.database.begin() as connection:
             for series_id, benchmark in list(undecided.items()):
                 old, new = (documents.process_values(side, benchmark) for side in result)
-                comparison = compare(old, new, better=benchmark.better, cap=CAP)
+                comparison = compare(old, new, better=benchmark.better, cap=CAP, give_up=True)
                 if comparison.more and min(len(old), len(new)) >= count:
                     more = max(more, comparison.more)
                     continue
                 save_evidence(
                     connection,
-                    recheck_id=recheck_id,
+                    recheck_id=recheck.id,
                     series_id=series_id,
+                    bridge=_is_bridge(place, recheck),
                     verdict=comparison.verdict if not comparison.more else Verdict.BROKEN,
                     ratio=comparison.ratio,
                     old=old,
@@ -101,7 +132,7 @@ def _decide(
                         run_key=f"{key}/{side}",
                         origin=Origin.RECHECK,
                         environment=opened.environment,
-                        recheck_id=recheck_id,
+                        recheck_id=recheck.id,
                     )
                 return len(benchmarks)
         count += more

@@ -18,16 +18,20 @@ from stepwatch.core.model import Direction, Point, Regression, Source, title
 from stepwatch.core.rules import Rulebook
 from stepwatch.core.triage import Saying, Telling, Triage, triage
 from stepwatch.jobs.workplace import Workplace
-from storage import incidents, steps
+from storage import incidents, rechecks, steps
 from storage.rows import Connection, Database, ensure_machine, ensure_source, exclusively, load_series
 
 
 @dataclass(frozen=True, kw_only=True)
 class Detected:
-    """What a detection came to: things told for the first time, and boundaries to be measured again."""
+    """What a detection came to: things told for the first time, and boundaries to be measured again.
+
+    `left_out` are the series that no step is looked for in, each with the reason.
+    """
 
     told: int
     suspects: int
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +46,10 @@ def detect(place: Workplace) -> Detected:
     with place.database.begin() as connection:
         ensure_machine(connection, place.machine)
         ensure_source(connection, place.source)
-    return detect_in(
-        place.database,
-        machine=place.machine.name,
-        source=place.source,
-        rules=place.rules,
-    )
+    found = detect_in(place.database, machine=place.machine.name, source=place.source, rules=place.rules)
+    for reason in found.left_out:
+        place.say(f"no step is looked for in {reason}")
+    return found
 
 
 def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebook) -> Detected:
@@ -66,21 +68,26 @@ def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebo
         )
         ids = {night.label: night.id for night in nights}
         told: list[_Told] = []
+        left_out: list[str] = []
         suspects = 0
         for series_id in steps.judged_series(connection, machine=machine, source=source):
             points = steps.points(connection, series_id)
             known = steps.known_regressions(connection, series_id)
             benchmark = load_series(connection, series_id).benchmark
             own = rules.of(title(benchmark.name, benchmark.params))
-            result = triage(
-                points,
-                known=[regression for _, regression in known],
-                evidence=steps.evidence(connection, series_id),
-                better=benchmark.better,
-                exact=benchmark.exact,
-                noise=own.noise,
-                settings=own.triage,
-            )
+            try:
+                result = triage(
+                    points,
+                    known=[regression for _, regression in known],
+                    evidence=rechecks.evidence(connection, series_id),
+                    better=benchmark.better,
+                    exact=benchmark.exact,
+                    noise=own.noise,
+                    settings=own.triage,
+                )
+            except ValueError as error:  # levels are compared as ratios
+                left_out.append(f"{title(benchmark.name, benchmark.params)} {benchmark.metric}: {error}")
+                continue
             told += _save(scene, series_id, ids, known, result)
             _keep(connection, series_id, points, ids, result.detection)
             suspects += _ask(scene, series_id, ids, points, result)
@@ -89,7 +96,7 @@ def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebo
             counted = detection.detect([p.value for p in points if p.value is not None], exact=True)
             _keep(connection, series_id, points, ids, counted)
         _tell(scene, told, nights[-1].label if nights else "")
-    return Detected(told=len(told), suspects=suspects)
+    return Detected(told=len(told), suspects=suspects, left_out=tuple(left_out))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,7 +223,7 @@ def _ask(scene: _Scene, series_id: int, ids: dict[str, int], points: Sequence[Po
     runnable = {point.label for point in points if point.environment is not None}
     if not {suspect.after, suspect.through} <= runnable:
         return 0
-    steps.ask_recheck(
+    rechecks.ask_recheck(
         scene.connection,
         machine=scene.machine,
         source=scene.source,

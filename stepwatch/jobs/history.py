@@ -14,7 +14,7 @@ from stepwatch.core.model import Label, Series, title
 from stepwatch.core.rules import Rulebook, SeriesSettings
 from stepwatch.jobs.open_bisection import RefusedError
 from stepwatch.jobs.replay import Replay, Said, replay
-from storage import labels, steps
+from storage import labels, rechecks, steps
 from storage.rows import Connection, Database, load_series
 
 
@@ -64,7 +64,7 @@ def replay_stored(
         noise=own.noise,
         settings=own.triage,
         exact=series.exact,
-        evidence=steps.evidence(connection, series_id),
+        evidence=rechecks.evidence(connection, series_id),
         last=nights,
     )
 

@@ -32,6 +32,6 @@ def nightly(
     run_key = bench(place, night.label, origin=origin, fresh=fresh)
     if run_key is not None:
         record(place, run_key)
-    if detect(place).suspects:
-        confirm(place)
+    detect(place)
+    confirm(place)
     return deliver(place.database, place.transports, place.say).sent

@@ -205,5 +205,6 @@ def _in_words(row: dict[str, Any], drawn: charts.Chart | None) -> str:
         f"{len(drawn.dots)} of {len(row['nights'])} nights measured, {gaps} gaps, {failed} failures.",
         f"First {drawn.dots[0].text}; last {drawn.dots[-1].text}.",
         *(f"{each.text}." for each in drawn.ranges),
+        *(f"With a warning: {each.text}." for each in drawn.dots if each.warned),
     ]
     return " ".join(words)

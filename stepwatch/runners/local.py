@@ -62,14 +62,20 @@ class LocalRunner:
     _running: subprocess.Popen[str] | None = field(default=None, init=False)
     _cancelled: bool = field(default=False, init=False)
 
-    def open(self, pair: CommitPair) -> Opened | Failure:
-        """The environment with jax and jaxlib of this pair; a pair that can't be installed is BUILD_FAILED."""
+    def beside(self, pair: CommitPair) -> tuple[str, ...]:
+        """The set of requirements that holds for a pair."""
+        return requirements_of(pair, self.requirements, self.earlier)
+
+    def open(self, pair: CommitPair, *, like: CommitPair | None = None) -> Opened | Failure:
+        """The environment with jax and jaxlib of this pair and the requirements of `like`, else its own.
+
+        A pair that can't be installed is BUILD_FAILED.
+        """
         interpreter = self.interpreter()
         if interpreter is None:
             wanted = ", ".join(self.python)
             return Failure(outcome=Outcome.BUILD_FAILED, reason=f"no Python {wanted} is on this machine")
-        requirements = requirements_of(pair, self.requirements, self.earlier)
-        asked = [f"jax=={pair.jax.ref}", f"jaxlib=={pair.xla.ref}", *requirements]
+        asked = [f"jax=={pair.jax.ref}", f"jaxlib=={pair.xla.ref}", *self.beside(like or pair)]
         whole = digest([str(interpreter), asked, *self.optional])
         name = f"jax-{pair.jax.ref}-jaxlib-{pair.xla.ref}-{whole[:8]}"
         folder = self.environments / name

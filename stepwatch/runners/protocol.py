@@ -53,8 +53,12 @@ class Process:
 class Runner(Protocol):
     """Opens environments and runs suites in them."""
 
-    def open(self, pair: CommitPair) -> Opened | Failure:
-        """The environment of a pair, made where it is not there yet.
+    def beside(self, pair: CommitPair) -> tuple[str, ...]:
+        """What stands beside a pair in its environment, as it was asked for: where it moves, a step may be its own."""
+        ...
+
+    def open(self, pair: CommitPair, *, like: CommitPair | None = None) -> Opened | Failure:
+        """The environment of a pair, made where it is not there yet; with what stands beside the pair `like`.
 
         Raises:
             UnreachableError: what it would be made from can't be reached now.

@@ -11,6 +11,8 @@ the first look that decides stands. So appending values never changes a decision
     look at 5 on  DIFFERENT  an exact Mann-Whitney test says p < 0.01, and the levels are `min_effect` apart, and 3.5
                              standard errors: ranks alone call 1 of 126 pairs of five different by luck
                   SAME       the levels are closer than `min_effect` with two standard errors to spare
+    before it     UNKNOWN    at once, where one may `give_up` and two standard errors more of an effect would still not make
+                             it DIFFERENT at the cap, nor could the values there tell `min_effect` from nothing
     at the cap    SAME       ranks see nothing (p > 0.4) and the levels are closer than `min_effect`
                   UNKNOWN    otherwise
 
@@ -78,6 +80,7 @@ def compare(
     min_effect: float = 0.05,
     cap: int = 8,
     better: Better = Better.LOWER,
+    give_up: bool = False,
 ) -> Comparison:
     """Say whether `new` is on another level than `old`.
 
@@ -88,6 +91,7 @@ def compare(
         min_effect: the smallest relative change of the level that matters, 0.05 for 5 %.
         cap: how many processes a side may be asked for.
         better: which direction is good, and so on which side of the level slow processes lie.
+        give_up: whether to end with UNKNOWN as soon as the values scatter too much for the cap to help.
     """
     size = min(len(old), len(new))
     ratio = _ratio(old, new, better) if size else None
@@ -95,8 +99,11 @@ def compare(
     for look in looks(cap):
         if look > size:
             return _again(decided, look - size)
-        decided = _judge(old[:look], new[:look], ratio, noise, min_effect, look >= cap, better)
+        sides = [level(values[:look], better) for values in (old, new)]
+        decided = _judge(old[:look], new[:look], sides, ratio, noise, min_effect, last=look >= cap)
         if decided.verdict is not Verdict.UNKNOWN:
+            break
+        if give_up and _is_hopeless(sides, noise, min_effect, look / cap):
             break
     return decided
 
@@ -168,11 +175,12 @@ def _ways(m: int, n: int) -> tuple[int, ...]:
 def _judge(
     old: Sequence[float],
     new: Sequence[float],
+    sides: Sequence[Level],
     ratio: float | None,
     noise: float | None,
     min_effect: float,
+    *,
     last: bool,
-    better: Better,
 ) -> Comparison:
     say = functools.partial(Comparison, ratio=ratio, more=0)
     size = len(old)
@@ -185,8 +193,8 @@ def _judge(
                 reason=f"the closest of {size} processes a side are x {gap:.3g} apart",
             )
         return say(verdict=Verdict.UNKNOWN, p=1.0, reason=f"{size} processes a side overlap or are close")
-    before, after = level(old, better), level(new, better)
-    effect, unsure = abs(after.log - before.log), error([before, after], noise)
+    before, after = sides
+    effect, unsure = abs(after.log - before.log), error(sides, noise)
     p, matters = rank_p(before.kept, after.kept), math.log1p(min_effect)
     seen = f"{100 * math.expm1(after.log - before.log):+.1f} % with {size} processes a side (p = {p:.2g})"
     if p < P_LOW and effect >= max(matters, ERRORS_DIFFERENT * unsure):
@@ -194,6 +202,14 @@ def _judge(
     if effect + ERRORS_SAME * unsure < matters or (last and p > P_HIGH and effect < matters):
         return say(verdict=Verdict.SAME, p=p, reason=seen)
     return say(verdict=Verdict.UNKNOWN, p=p, reason=f"can't be told: {seen}")
+
+
+def _is_hopeless(sides: Sequence[Level], noise: float | None, min_effect: float, share: float) -> bool:
+    """Whether going on from a `share` of the cap to all of it would end without a word as well."""
+    before, after = sides
+    unsure = error(sides, noise)
+    then, most = unsure * math.sqrt(share), abs(after.log - before.log) + ERRORS_SAME * unsure
+    return most < ERRORS_DIFFERENT * then and math.log1p(min_effect) < ERRORS_SAME * then
 
 
 def _again(decided: Comparison, more: int) -> Comparison:

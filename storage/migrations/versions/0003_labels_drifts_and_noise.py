@@ -1,4 +1,4 @@
-"""What people say of steps, drifts beside steps and dips, and each series' noise."""
+"""What people say of steps, drifts beside steps and dips, each series' noise, and bridges."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -34,6 +34,7 @@ def upgrade() -> None:
     )
     op.add_column("series", sa.Column("noise", sa.Double(), nullable=True))
     op.add_column("series", sa.Column("noise_source", sa.Text(), nullable=True))
+    op.add_column("evidence", sa.Column("bridge", sa.Boolean(), server_default=sa.false(), nullable=False))
     op.drop_constraint(op.f("ck_step_kind_known"), "step")
     op.create_check_constraint(op.f("ck_step_kind_known"), "step", "kind in ('step', 'dip', 'drift')")
 
@@ -42,6 +43,7 @@ def downgrade() -> None:
     op.execute("delete from step where kind = 'drift'")
     op.drop_constraint(op.f("ck_step_kind_known"), "step")
     op.create_check_constraint(op.f("ck_step_kind_known"), "step", "kind in ('step', 'dip')")
+    op.drop_column("evidence", "bridge")
     op.drop_column("series", "noise_source")
     op.drop_column("series", "noise")
     op.drop_table("label")
