@@ -12,7 +12,7 @@ help: ## show this list
 setup: ## prepare .venv, with .venv/bin/stepwatch in it (Python 3.11, 3.12 or 3.13)
 	@sh infra/setup.sh
 
-demo: setup ## real JAX releases from night to named culprit, in 10 to 20 minutes (FRESH=1 measures all again)
+demo: setup ## real JAX releases from night to named culprit, in about 10 minutes (FRESH=1 measures all again)
 	@exec .venv/bin/stepwatch demo $(if $(filter-out 0,$(FRESH)),--fresh)
 
 test: setup ## run the tests (ARGS="-k word" chooses)
