@@ -123,6 +123,7 @@ class BisectionSettings(_Section):
 
     policy: Literal["explore", "comb", "exhaustive"] = "explore"
     comb: int = Field(default=4, ge=1)
+    daily_minutes: float | None = Field(default=None, gt=0)
 
 
 class ConsoleSettings(_Section):

@@ -6,6 +6,7 @@ The settings are read here, once a process, and only here are concrete classes n
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -13,12 +14,14 @@ from alerts.console import ConsoleTransport
 from alerts.slack import SlackTransport
 from alerts.transport import Transport
 from stepwatch import settings as configuration
+from stepwatch.core import requests
 from stepwatch.core.course import TriageSettings
 from stepwatch.core.detection import DetectionSettings
-from stepwatch.core.model import Machine, Suite
+from stepwatch.core.model import Action, Machine, Suite
 from stepwatch.core.requirements import Earlier
 from stepwatch.core.rules import Rule, Rulebook
-from stepwatch.jobs import open_bisection
+from stepwatch.core.standing import Said
+from stepwatch.jobs import open_bisection, standing
 from stepwatch.jobs.history import difference_text, differences
 from stepwatch.jobs.workplace import Workplace
 from stepwatch.runners.local import LocalRunner
@@ -26,10 +29,12 @@ from stepwatch.runners.peers import Peers
 from stepwatch.runners.releases import ReleaseNights
 from stepwatch.settings import CLONE, EVERY_GROUP, Settings
 from stepwatch.stack import Stack, running_database
-from storage.bisections import load_bisection, waiting_incidents
+from storage.bisections import load_bisection
 from storage.engine import connect, migrate
 from storage.rows import Database
+from storage.waiting import by_priority, machine_minutes, waiting_incidents
 
+ACTIONS = [each.value for each in Action]
 PROCESSES = {"smoke": 3, "full": 5}
 Say = Callable[[str], None]
 Identity = dict[
@@ -179,13 +184,25 @@ def start_bisection(settings: Settings, database: Database, conf: Mapping[str, A
 
 
 def start_waiting(settings: Settings, database: Database, *, say: Say) -> list[Identity]:
-    """Open a bisection of every alerted incident that waits for one."""
+    """Open a bisection of every alerted incident that waits for one, the most urgent first.
+
+    On a machine whose budget of a day is used up the rest waits.
+    """
+    budget = settings.bisection.daily_minutes
     with database.begin() as connection:
-        waiting = waiting_incidents(connection)
-    return [
-        {"incident": incident, **start_bisection(settings, database, {"incident": incident}, say=say)}
-        for incident in waiting
-    ]
+        waiting = by_priority(connection, waiting_incidents(connection))
+        used = {machine: machine_minutes(connection, machine) for _, machine in waiting}
+    opened = []
+    for incident, machine in waiting:
+        if budget is not None and used[machine] >= budget:
+            say(
+                f"incident {incident} waits: the searches on {machine} took {used[machine]:.0f} of {budget:g} minutes"
+            )
+            continue
+        opened.append(
+            {"incident": incident, **start_bisection(settings, database, {"incident": incident}, say=say)}
+        )
+    return opened
 
 
 def find_bisection(database: Database, number: int) -> Identity:
@@ -227,6 +244,30 @@ def shadow_rulebook(settings: Settings) -> Rulebook:
     """The thresholds of `[shadow]` where it has one, else the live ones, and the same rules over them."""
     tried = settings.shadow.model_dump(exclude_none=True)
     return rulebook(settings.model_copy(update={"thresholds": settings.thresholds.model_copy(update=tried)}))
+
+
+def say_of_regressions(conf: Mapping[str, Any]) -> list[int]:
+    """Store what a request says of a regression or of an incident; returns the regressions' numbers.
+
+    Raises:
+        RefusedError: the request is not understood, or does not go with how it stands.
+    """
+    what, end = {each: conf.get(each) for each in ("regression", "incident")}, conf.get("until")
+    if sum(each is not None for each in what.values()) != 1:
+        raise open_bisection.RefusedError("accepted is either regression or incident, by its number")
+    day = requests.parse_date(end) if end else None
+    if end and day is None:
+        raise open_bisection.RefusedError(f"until {end!r} is not accepted; accepted is a day, as 2026-12-01")
+    said = Said(
+        action=Action(conf["action"]),
+        author=conf.get("by") or "Airflow",
+        until=dt.datetime.combine(day, dt.time(), tzinfo=dt.UTC) if day else None,
+        assignee=conf.get("to"),
+        reason=conf.get("reason"),
+    )
+    numbers = [each for each in (conf.get("regression"),) if each is not None]
+    with database() as (_, opened):
+        return standing.say(opened, said, regressions=numbers, incident=conf.get("incident"))
 
 
 def try_shadow(*, say: Say = print) -> int:

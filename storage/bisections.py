@@ -13,8 +13,6 @@ from stepwatch.core import model
 from storage import tables as t
 from storage.rows import Connection, ensure_pair, load_pair, upsert
 
-ATTEMPTS = 3  # an incident whose searches failed this often waits for a person
-
 
 @dataclass(frozen=True, kw_only=True)
 class BisectionRow:
@@ -89,34 +87,6 @@ def incident_place(connection: Connection, incident_id: int) -> IncidentPlace | 
         through=row.through,
         series_id=row.series_id,
     )
-
-
-def waiting_incidents(connection: Connection) -> list[int]:
-    """Alerted incidents without a finished bisection: regressions first, then the oldest; recovered ones among them.
-
-    Imported series can't be run; what failed too often waits for a person's own request.
-    """
-    ended = sa.select(sa.func.count()).where(
-        t.bisection.c.incident_id == t.incident.c.id, t.bisection.c.state == "failed"
-    )
-    done = sa.select(t.bisection.c.id).where(
-        t.bisection.c.incident_id == t.incident.c.id, t.bisection.c.state.in_(["finished", "cancelled"])
-    )
-    query = (
-        sa.select(t.incident.c.id)
-        .join(t.source)
-        .where(
-            t.source.c.kind != model.SourceKind.LOGS.value,
-            ~done.exists(),
-            ended.scalar_subquery() < ATTEMPTS,
-        )
-        .order_by(
-            t.incident.c.direction == model.Direction.IMPROVEMENT.value,
-            t.incident.c.opened_at,
-            t.incident.c.id,
-        )
-    )
-    return [row.id for row in connection.execute(query)]
 
 
 def series_named(connection: Connection, name: str) -> list[int]:
@@ -227,15 +197,21 @@ def save_probe(
     *,
     outcome: model.Outcome,
     reason: str | None = None,
+    seconds: float,
     ratios: Sequence[float] = (),
     value: float | None = None,
 ) -> None:
-    """Store what a probe measured, or why it could not."""
+    """Store what a probe measured, or why it could not, and the `seconds` of the machine that this took, beside earlier ones."""
     connection.execute(
         sa.update(t.probe)
         .where(t.probe.c.id == probe_id)
         .values(
-            outcome=outcome.value, reason=reason, ratios=list(ratios), value=value, finished_at=sa.func.now()
+            outcome=outcome.value,
+            reason=reason,
+            ratios=list(ratios),
+            value=value,
+            seconds=t.probe.c.seconds + seconds,
+            finished_at=sa.func.now(),
         )
     )
 

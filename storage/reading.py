@@ -68,6 +68,11 @@ def regression(connection: Connection, regression_id: int) -> dict[str, Any] | N
         "select * from reporting.evidence where series_id = :id order by decided_at",
         id=row["series_id"],
     )
+    row["remarks"] = read(
+        connection,
+        "select * from reporting.remarks where regression_id = :id order by remark_id",
+        id=regression_id,
+    )
     row["culprits"] = read(
         connection,
         "select * from reporting.culprits where incident_id = :id order by bisection_id, position",

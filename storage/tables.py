@@ -10,9 +10,11 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, DOUBLE_PRECISION, SMALLINT
 
 from stepwatch.core import model
+from storage import people
 from storage.columns import document, identity, metadata, number, numbers, one_of, ref, text, texts, time
 
 OPEN_BISECTION = "open"
+label, remark = people.label, people.remark
 
 source = sa.Table(
     "source",
@@ -134,6 +136,8 @@ regression = sa.Table(
     text("direction"),
     text("state"),
     sa.Column("disposition", sa.Text, nullable=False, server_default=model.Disposition.NONE.value),
+    time("snoozed_until", nullable=True),
+    text("assignee", nullable=True),
     number("baseline", nullable=False),
     number("level", nullable=False),
     sa.Column("remeasured", sa.Boolean, nullable=False),
@@ -144,6 +148,7 @@ regression = sa.Table(
     time("gone_at", nullable=True),
     sa.CheckConstraint("after_night_id <> through_night_id", name="range_not_empty"),
     sa.CheckConstraint("raised_night_id is null or incident_id is not null", name="alerted_has_incident"),
+    sa.CheckConstraint("(disposition = 'snoozed') = (snoozed_until is not null)", name="snoozed_has_end"),
     one_of("direction", model.Direction),
     one_of("state", model.State),
     one_of("disposition", model.Disposition),
@@ -169,22 +174,6 @@ step = sa.Table(
     number("confidence", nullable=True),
     sa.UniqueConstraint("series_id", "kind", "through_night_id"),
     sa.CheckConstraint("kind in ('step', 'dip', 'drift')", name="kind_known"),
-)
-
-label = sa.Table(
-    "label",
-    metadata,
-    identity(),
-    ref("series_id", "series"),
-    ref("after_night_id", "night"),
-    ref("through_night_id", "night"),
-    text("verdict"),
-    text("note", nullable=True),
-    text("author"),
-    time("said_at", now=True),
-    sa.UniqueConstraint("series_id", "through_night_id"),
-    sa.CheckConstraint("after_night_id <> through_night_id", name="range_not_empty"),
-    one_of("verdict", model.Label),
 )
 
 recheck = sa.Table(
@@ -267,6 +256,9 @@ probe = sa.Table(
     number("value"),
     time("started_at", now=True),
     time("finished_at", nullable=True),
+    sa.Column(
+        "seconds", DOUBLE_PRECISION, nullable=False, server_default="0"
+    ),  # of the machine, all repeats together
     sa.UniqueConstraint("candidate_id"),
     sa.CheckConstraint("outcome is distinct from 'ok' or cardinality(ratios) > 0", name="no_empty_sample"),
     one_of("outcome", model.Outcome, nullable=True),

@@ -101,7 +101,9 @@ VIEWS = {
     "regressions": """
         select regression.id as regression_id, regression.incident_id, regression.series_id, series.benchmark,
                series.params, series.metric, series.unit, series.better, series.exact, machine.name as machine,
-               source.name as source, regression.direction, regression.state, regression.disposition,
+               source.name as source, regression.direction, regression.state,
+               case when regression.snoozed_until <= now() then 'none' else regression.disposition end as disposition,
+               regression.snoozed_until, regression.assignee,
                after_night.label as after, through_night.label as through, regression.baseline, regression.level,
                regression.level / regression.baseline - 1 as change, regression.remeasured,
                (select step.level_after from step join night last on last.id = step.through_night_id
@@ -118,6 +120,11 @@ VIEWS = {
         left join night raised_night on raised_night.id = regression.raised_night_id
         left join night recovered_night on recovered_night.id = regression.recovered_night_id
         where regression.gone_at is null
+    """,
+    "remarks": """
+        select remark.regression_id, remark.action, remark.until, remark.assignee, remark.reason, remark.author,
+               remark.said_at, remark.id as remark_id
+        from remark
     """,
     "evidence": """
         select evidence.series_id, after_night.label as after, through_night.label as through, evidence.verdict,

@@ -24,14 +24,16 @@ from worlds import (
     workplace,
 )
 
+from stepwatch import wiring
 from stepwatch.core.model import Culprit, CulpritKind, Outcome
 from stepwatch.jobs import bisect
 from stepwatch.jobs.deliver import deliver
 from stepwatch.jobs.open_bisection import RefusedError, locate, open_bisection
 from stepwatch.jobs.workplace import Workplace
 from stepwatch.runners.protocol import Failure
-from storage.bisections import ATTEMPTS, waiting_incidents
+from stepwatch.settings import BisectionSettings, Settings
 from storage.rows import Database
+from storage.waiting import ATTEMPTS, by_priority, machine_minutes, waiting_incidents
 
 RANK8_TITLE = f"{RANK8}(edge=5)"
 REQUEST = {"benchmark": RANK8_TITLE, "good": "0.10.1", "bad": "0.10.2"}
@@ -81,6 +83,46 @@ def waiting(place: Workplace) -> list[int]:
 
 def probed(runner: ScriptedRunner) -> list[tuple[str, str]]:
     return [each for each in runner.measured if each[1].startswith("probe")]
+
+
+class TestQueue:
+    """Incidents 1 (0.4.33, recovered), 2 (0.10.1, an improvement) and 3 (0.10.2, standing)."""
+
+    def test_the_most_urgent_is_searched_first(self, place: Workplace) -> None:
+        play_ladder(place)
+        with place.database.begin() as connection:
+            assert [number for number, _ in by_priority(connection, waiting_incidents(connection))] == [
+                3,
+                2,
+                1,
+            ]
+            connection.exec_driver_sql("update incident set recovered_at = null")
+            assert [number for number, _ in by_priority(connection, [1, 2, 3])] == [1, 3, 2], "by size"
+
+    def test_a_probe_costs_what_it_took(self, watched: Workplace) -> None:
+        carry_out(watched, start(watched, **REQUEST))
+        with watched.database.begin() as connection:
+            assert 0 < machine_minutes(connection, "local") < 1
+            assert machine_minutes(connection, "another") == 0
+            connection.exec_driver_sql("update probe set finished_at = finished_at - interval '25 hours'")
+            assert machine_minutes(connection, "local") == 0
+
+    def test_a_budget_that_is_used_up_lets_the_rest_wait(
+        self, place: Workplace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        play_ladder(place)
+        carry_out(place, start(place, **REQUEST))
+        with place.database.begin() as connection:
+            connection.exec_driver_sql("update probe set seconds = 600")
+        said: list[str] = []
+        monkeypatch.setattr(wiring, "start_bisection", lambda *_, **__: {"bisection": 9})
+        settings = Settings(bisection=BisectionSettings(daily_minutes=20))
+        assert wiring.start_waiting(settings, place.database, say=said.append) == []
+        assert said[0].startswith("incident 3 waits: the searches on local took ")
+        assert said[0].endswith(" of 20 minutes")
+        settings = Settings(bisection=BisectionSettings(daily_minutes=200))
+        started = wiring.start_waiting(settings, place.database, say=said.append)
+        assert [each["incident"] for each in started] == [3, 2, 1]
 
 
 class TestAnswers:

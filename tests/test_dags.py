@@ -21,7 +21,7 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.utils.deprecation_tools import DeprecatedImportWarning
 sys.path.insert(0, sys.argv[1])
 warnings.simplefilter("error", DeprecatedImportWarning)
-warnings.filterwarnings("error", category=DeprecationWarning, module="nightly|bisection|bisection_tick|delivery|shadowing|stepwatch")
+warnings.filterwarnings("error", category=DeprecationWarning, module="nightly|bisection|bisection_tick|delivery|shadowing|standing|stepwatch")
 bag = DagBag(sys.argv[1])
 dags = {
     name: {
@@ -74,7 +74,7 @@ def bag(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, dict[st
 
 def test_every_dag_loads_without_a_deprecated_import(bag):
     assert bag["errors"] == {}
-    assert set(bag["dags"]) == {"nightly", "bisect", "bisect_tick", "deliver", "shadow"}
+    assert set(bag["dags"]) == {"nightly", "bisect", "bisect_tick", "deliver", "shadow", "triage"}
 
 
 def test_a_deprecated_import_would_be_seen(tmp_path):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from stepwatch.core.detection import Detection, detect, noise_of_values
-from stepwatch.core.detection.fit import Loss, fit_boundaries, level_grid
+from stepwatch.core.detection import Detection, Growing, detect, noise_of_values
+from stepwatch.core.detection.fit import Grid, Loss, fit_boundaries
 
 GUIDE = [587.7] * 5 + [570.2] * 3 + [587.5] * 2 + [577.2] * 5
 
@@ -39,7 +39,7 @@ def test_the_fit_weighs_odd_nights_against_changes(scaled: list[float], boundari
 
 def test_the_grid_moves_with_the_values() -> None:
     scaled = np.array([0.0, 0.1, 0.3, 0.6, 1.0, 5.0])
-    assert level_grid(scaled + 0.12) == pytest.approx(level_grid(scaled) + 0.12)
+    assert Grid.of(scaled + 0.12).levels == pytest.approx(Grid.of(scaled).levels + 0.12)
 
 
 def brute_force(scaled: np.ndarray, levels: np.ndarray) -> float:
@@ -366,3 +366,19 @@ def test_segments_cover_all_and_steps_lie_between(values: np.ndarray) -> None:
     assert edges == [0, *indices(found), values.size]
     assert all(0 < step.confidence <= 1 for step in found.steps)
     assert all(dip.stop - dip.start <= 3 for dip in found.dips)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_night_is_appended_with_the_answer_of_all_of_them(seed: int) -> None:
+    values = series(seed, (100, 25), (103, 2), (100, 15), (108, 40), (95, 30), noise=0.004)
+    growing = Growing(noise=0.004)
+    for n, value in enumerate(values, start=1):
+        assert growing.append(value) == detect(values[:n], noise=0.004)
+
+
+def test_appending_refuses_what_detect_refuses() -> None:
+    growing = Growing(noise=0.01)
+    growing.append(1.0)
+    with pytest.raises(ValueError, match="not a positive finite number"):
+        growing.append(0.0)
+    assert growing.append(1.0) == detect([1.0, 1.0], noise=0.01), "and stays as it was"

@@ -178,6 +178,7 @@ def store_search(database: Database, incident_id: int | None) -> None:
                 bisections.open_probe(connection, number, tried),
                 outcome=m.Outcome.OK if ratios else m.Outcome.BUILD_FAILED,
                 reason=reason,
+                seconds=1.0,
                 ratios=ratios,
                 value=min(ratios, default=None),
             )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import getpass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from stepwatch.cli.frame import Refusal, as_json, opened, say, settings_in_force, show_json, show_table, write
+from stepwatch.core.model import Action
+from stepwatch.core.standing import QUIET, Said
 
 
 @click.group()
@@ -16,25 +21,38 @@ def regressions() -> None:
 
 
 @regressions.command("list")
-@click.option("--all", "everything", is_flag=True, help="Suspected ones too, of which nobody was told.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Also those of which nobody was told, and what is dismissed or snoozed.",
+)
 @as_json
 def list_regressions(*, everything: bool, as_json: bool) -> None:
     """List them, newest range last."""
     from storage.reading import regressions as read
 
     with opened() as (_, database), database.begin() as connection:
-        rows = [row for row in read(connection) if everything or row["raised"] is not None]
+        rows = [
+            row
+            for row in read(connection)
+            if everything or (row["raised"] is not None and row["disposition"] not in QUIET)
+        ]
     if as_json:
         show_json(rows)
         return
     for row in rows:
         row["change"] = f"{row['change']:+.1%}"
         row["params"] = ", ".join(f"{key}={value}" for key, value in row["params"].items())
+        row["people"] = " ".join(
+            word for word in (row["disposition"].replace("none", ""), row["assignee"]) if word
+        )
     columns = (
         "regression_id",
         "incident_id",
         "direction",
         "state",
+        "people",
         "benchmark",
         "params",
         "after",
@@ -42,6 +60,61 @@ def list_regressions(*, everything: bool, as_json: bool) -> None:
         "change",
     )
     show_table(rows, columns, empty="no regressions")
+
+
+def _acting(action: Action, help_text: str, *options: Callable[[Any], Any]) -> click.Command:
+    """The command that says one thing of regressions."""
+
+    def say_it(
+        numbers: tuple[int, ...],
+        incident: int | None,
+        author: str | None,
+        until: dt.datetime | None = None,
+        assignee: str | None = None,
+        reason: str | None = None,
+    ) -> None:
+        from stepwatch.jobs.standing import say as store
+
+        if bool(numbers) == (incident is not None):
+            raise Refusal("accepted is either one or more REGRESSIONS, or --incident")
+        said = Said(
+            action=action,
+            author=author or getpass.getuser(),
+            until=until.replace(tzinfo=dt.UTC) if until else None,
+            assignee=assignee,
+            reason=reason,
+        )
+        with opened() as (_, database):
+            done = store(database, said, regressions=numbers, incident=incident)
+        for number in done:
+            write(f"regression {number}: {said.text}")
+
+    command: Any = say_it
+    for option in (
+        *options,
+        click.option("--by", "author", help="Who says so (default: you)."),
+        click.option("--incident", type=int, help="All of an incident, in place of REGRESSIONS."),
+        click.argument("numbers", metavar="[REGRESSIONS]...", nargs=-1, type=int),
+    ):
+        command = option(command)
+    return regressions.command(action.value, help=help_text)(command)
+
+
+_REMARK = click.option("--reason", help="A remark.")
+_acting(Action.ACK, "Say that somebody looks at it.", _REMARK)
+_acting(
+    Action.SNOOZE,
+    "Hear nothing of it, and search nothing, until a UTC day.",
+    _REMARK,
+    click.option("--until", type=click.DateTime(["%Y-%m-%d"]), required=True),
+)
+_acting(Action.ASSIGN, "Say whom it is for.", _REMARK, click.option("--to", "assignee", required=True))
+_acting(
+    Action.DISMISS,
+    "Hear nothing more of it, for a reason.",
+    click.option("--reason", required=True, help="Why."),
+)
+_acting(Action.REOPEN, "Take back what was said of it.", _REMARK)
 
 
 @regressions.command("show")
@@ -68,6 +141,9 @@ def show_regression(regression_id: int, *, as_json: bool) -> None:
         f" ({format_change(old=found['baseline'], new=found['level'])} against the level before)"
     )
     write(f"told when the newest night was {found['raised']}" if found["raised"] else "nobody was told yet")
+    for remark in found["remarks"]:
+        said = {key: remark[key] for key in ("author", "until", "assignee", "reason")}
+        write(f"{remark['said_at']:%Y-%m-%d %H:%M}: {Said(action=Action(remark['action']), **said).text}")
     for evidence in found["evidence"]:
         write(f"measured again: {evidence['verdict']}: {evidence['reason']}")
     for culprit in found["culprits"]:

@@ -94,6 +94,16 @@ class Disposition(enum.StrEnum):
     DISMISSED = "dismissed"
 
 
+class Action(enum.StrEnum):
+    """What a person may do about a regression."""
+
+    ACK = "ack"
+    SNOOZE = "snooze"
+    ASSIGN = "assign"
+    DISMISS = "dismiss"
+    REOPEN = "reopen"
+
+
 class Label(enum.StrEnum):
     """What a person says that a step is."""
 

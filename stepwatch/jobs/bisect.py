@@ -190,18 +190,24 @@ class _Work:
         place.say(f"bisection {self.row.id}: trying {pair}")
         with place.database.begin() as connection:
             probe_id = bisections.open_probe(connection, self.row.id, pair)
+        begun = time.monotonic()
         result = self._measure(pair, len(known.values) + repeats, probe_id)
+        seconds = time.monotonic() - begun
         if isinstance(result, Failure):
             if result.outcome is Outcome.CANCELLED:
                 raise RefusedError("cancelled while it was measured")
             place.say(f"bisection {self.row.id}: {pair} is broken: {result.reason}")
             with place.database.begin() as connection:
-                bisections.save_probe(connection, probe_id, outcome=result.outcome, reason=result.reason)
+                bisections.save_probe(
+                    connection, probe_id, outcome=result.outcome, reason=result.reason, seconds=seconds
+                )
             return
         value = math.exp(level(result, self.benchmark.better).log)
         place.say(f"bisection {self.row.id}: {pair} is {value:.3g} times the good end")
         with place.database.begin() as connection:
-            bisections.save_probe(connection, probe_id, outcome=Outcome.OK, ratios=result, value=value)
+            bisections.save_probe(
+                connection, probe_id, outcome=Outcome.OK, ratios=result, value=value, seconds=seconds
+            )
 
     def _measure(self, pair: CommitPair, count: int, probe_id: int) -> tuple[float, ...] | Failure:
         place, reference = self.place, self.row.path[0]

@@ -16,6 +16,7 @@ from alerts import message
 from stepwatch.core import detection
 from stepwatch.core.model import Direction, Point, Regression, Source, title
 from stepwatch.core.rules import Rulebook
+from stepwatch.core.standing import QUIET
 from stepwatch.core.triage import Saying, Telling, Triage, triage
 from stepwatch.jobs.workplace import Workplace
 from storage import incidents, rechecks, steps
@@ -239,8 +240,10 @@ def _tell(scene: _Scene, told: Sequence[_Told], tonight: str) -> None:
     grouped: dict[int, list[_Told]] = defaultdict(list)
     for each in told:
         grouped[each.incident_id].append(each)
-    for incident_id, news in grouped.items():
+    for incident_id, everything in grouped.items():
         facts = {row["regression_id"]: row for row in incidents.regressions_of(scene.connection, incident_id)}
+        # of what is dismissed or snoozed, people want to hear no more
+        news = [each for each in everything if facts[each.regression_id]["disposition"] not in QUIET]
         kinds = {each.saying.kind for each in news}
         lines = {
             kind: [_movement(facts, each) for each in news if each.saying.kind is kind] for kind in kinds

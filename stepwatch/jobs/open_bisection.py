@@ -17,6 +17,7 @@ from stepwatch.jobs.workplace import Workplace
 from storage import bisections
 from storage.nights import find_night, night_times
 from storage.rows import Database, load_series
+from storage.waiting import waiting_incidents
 
 
 class RefusedError(Exception):
@@ -35,7 +36,7 @@ def locate(database: Database, conf: Mapping[str, Any]) -> requests.BisectionReq
     if request.benchmark is not None:
         return request
     with database.begin() as connection:
-        waiting = bisections.waiting_incidents(connection)
+        waiting = waiting_incidents(connection)
         number = request.incident if request.incident is not None else next(iter(waiting), None)
         if number is None:
             raise RefusedError("no alerted incident waits for a bisection")

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stepwatch.core.detection.describe import Detection, describe
-from stepwatch.core.detection.fit import Floats, Loss, fit_boundaries
+from stepwatch.core.detection.fit import Fit, Floats, Grid, Loss, fit_boundaries
 from stepwatch.core.detection.noise import Noise, guess_noise
 from stepwatch.core.detection.prune import REACH, Stretch, prune
 from stepwatch.core.detection.settings import DetectionSettings
@@ -65,8 +65,50 @@ def detect(
     else:
         guess = Noise(size=max(noise, settings.noise_floor), source="known")
     loss = Loss(bound=settings.bound, modes=guess.modes / guess.size)
-    kept, sureness = _fit(logs / guess.size, guess.size, loss, forced, held, settings)
-    return describe(values, kept, sureness, noise=guess, loss=loss, forced=forced, settings=settings)
+    scaled = logs / guess.size
+    penalties = np.full(scaled.size, settings.penalty, dtype=np.float64)
+    penalties[forced] = 0.0
+    found = fit_boundaries(scaled, loss=loss, penalties=penalties, forced=forced)
+    return _conclude(
+        values, scaled, found, noise=guess, loss=loss, forced=forced, held=held, settings=settings
+    )
+
+
+class Growing:
+    """The detection of a series that grows night by night, its noise known: what `detect` says, without starting over.
+
+    Only a value far from all before it (in a new cell of the grid of levels) makes the fit go over all of them once more.
+    """
+
+    def __init__(self, *, noise: float, settings: DetectionSettings | None = None) -> None:
+        self._settings = settings or DetectionSettings()
+        self._noise = Noise(size=max(noise, self._settings.noise_floor), source="known")
+        self._loss = Loss(bound=self._settings.bound)
+        self._values: list[float] = []
+        self._fit: Fit | None = None
+
+    def append(self, value: float) -> Detection:
+        """What there is to say after one more night. ValueError: `value` is not positive or not finite."""
+        _checked([value], zero=False)
+        self._values.append(value)
+        values = np.array(self._values)
+        scaled = np.log(values) / self._noise.size
+        new = scaled[-1:]
+        if self._fit is None or not self._fit.grid.has(new[0]):
+            self._fit, new = Fit(Grid.of(scaled), self._loss), scaled
+        self._fit.extend(
+            new,
+            penalties=np.full(new.size, self._settings.penalty),
+            bounds=np.full(new.size, self._loss.bound),
+        )
+        return _conclude(
+            values,
+            scaled,
+            self._fit.boundaries(),
+            noise=self._noise,
+            loss=self._loss,
+            settings=self._settings,
+        )
 
 
 def detect_exact(values: ArrayLike) -> Detection:
@@ -103,28 +145,29 @@ def _checked(values: ArrayLike, *, zero: bool) -> Floats:
     return array
 
 
-def _fit(
+def _conclude(
+    values: Floats,
     scaled: Floats,
-    noise: float,
+    found: Sequence[int],
+    *,
+    noise: Noise,
     loss: Loss,
-    forced: Sequence[int],
-    held: Sequence[int],
     settings: DetectionSettings,
-) -> tuple[list[Stretch], list[float]]:
-    """The stretches in units of the noise, and how sure each change is."""
-    penalties = np.full(scaled.size, settings.penalty, dtype=np.float64)
-    penalties[list(forced)] = 0.0
-    found = fit_boundaries(scaled, loss=loss, penalties=penalties, forced=forced)
+    forced: Sequence[int] = (),
+    held: Sequence[int] = (),
+) -> Detection:
+    """What is left of the boundaries that the fit has found, and what the series is made of with them."""
     kept, sureness = prune(
         scaled,
         found,
         loss=loss,
-        noise=noise,
+        noise=noise.size,
         settings=settings,
         forced=forced,
         held=held,
     )
-    return _place(scaled, kept, loss, forced), sureness
+    placed = _place(scaled, kept, loss, forced)
+    return describe(values, placed, sureness, noise=noise, loss=loss, forced=forced, settings=settings)
 
 
 def _place(scaled: Floats, kept: Sequence[Stretch], loss: Loss, forced: Sequence[int]) -> list[Stretch]:

@@ -4,7 +4,7 @@ The fit minimises, over all piecewise constant functions,
 
     sum of min(((value - level) / noise)^2, bound)  +  penalty for each change of level
 
-exactly, over a grid of levels taken from the values themselves: one pass forward keeps, for each level, the least
+exactly, over a grid of levels where the values lie: one pass forward keeps, for each level, the least
 cost of being there tonight, and whether one came from another level (Viterbi). Worked example, noise 1, bound 9,
 penalty 14:
 
@@ -64,14 +64,81 @@ class Loss:
         return folded
 
 
-def level_grid(scaled: Floats) -> Floats:
-    """The levels tried for `scaled` values (in units of the noise): cell means of the values present."""
-    spacing = _GRID
-    while True:
-        cells, member = np.unique(np.round((scaled - scaled[0]) / spacing), return_inverse=True)
-        if cells.size <= _LEVELS_MAX:
-            return np.bincount(member, weights=scaled) / np.bincount(member)
-        spacing *= 2
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """The levels that are tried: the middles of the cells, `spacing` wide from `origin` on, in which values lie."""
+
+    origin: float
+    spacing: float
+    cells: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, scaled: Floats) -> Grid:
+        """The grid of some values (in units of the noise)."""
+        spacing = _GRID
+        while True:
+            cells = np.unique(np.rint((scaled - scaled[0]) / spacing).astype(np.int64))
+            if cells.size <= _LEVELS_MAX:
+                return cls(origin=float(scaled[0]), spacing=spacing, cells=cells)
+            spacing *= 2
+
+    @property
+    def levels(self) -> Floats:
+        """The levels, ascending."""
+        levels: Floats = np.asarray(self.origin + self.spacing * self.cells, dtype=np.float64)
+        return levels
+
+    def has(self, scaled: float) -> bool:
+        """Whether the cell of a value is among these."""
+        return bool(np.isin(np.rint((scaled - self.origin) / self.spacing), self.cells))
+
+
+class Fit:
+    """The cheapest levels of some nights; more nights are added without going over the earlier ones again."""
+
+    def __init__(self, grid: Grid, loss: Loss) -> None:
+        self.grid = grid
+        self._loss = loss
+        self._levels = grid.levels
+        self._cost = np.zeros(grid.cells.size)
+        self._moved = np.zeros((64, grid.cells.size), dtype=np.bool_)
+        self._origin: list[int] = []
+
+    def extend(self, scaled: Floats, *, penalties: Floats, bounds: Floats) -> None:
+        """Add nights: their values, the price of a change of level at each, and how much each may cost.
+
+        The values must lie in cells of the grid.
+        """
+        count = len(self._origin)
+        while self._moved.shape[0] < count + scaled.size:
+            self._moved = np.vstack([self._moved, np.zeros_like(self._moved)])
+        spare = np.empty_like(self._cost)
+        for start in range(0, scaled.size, _NIGHTS):
+            part = slice(start, start + _NIGHTS)
+            before, change = self._cost, []
+            costs = np.minimum(self._loss.of(scaled[part, None] - self._levels), bounds[part, None])
+            for tonight, penalty in zip(costs, penalties[part], strict=True):
+                origin = int(self._cost.argmin()) if self._origin else 0
+                change.append(float(self._cost[origin] + penalty) if self._origin else math.inf)
+                if self._origin:
+                    np.add(tonight, np.minimum(self._cost, change[-1], out=spare), out=tonight)
+                self._origin.append(origin)
+                self._cost = tonight
+            here = slice(count + start, count + start + len(change))
+            self._moved[here] = np.vstack([before, costs[:-1]]) > np.array(change)[:, None]
+
+    def boundaries(self, forced: Sequence[int] = ()) -> list[int]:
+        """The first positions of all levels but the first, ascending, `forced` ones included.
+
+        Follows the levels back from the last night, jumping from one move of a level to the one before.
+        """
+        found = set(forced)
+        i, level = len(self._origin), int(self._cost.argmin())
+        while (moves := np.flatnonzero(self._moved[:i, level])).size:
+            i = int(moves[-1])
+            found.add(i)
+            level = self._origin[i]
+        return sorted(found)
 
 
 def fit_boundaries(scaled: Floats, *, loss: Loss, penalties: Floats, forced: Sequence[int] = ()) -> list[int]:
@@ -79,37 +146,11 @@ def fit_boundaries(scaled: Floats, *, loss: Loss, penalties: Floats, forced: Seq
 
     `penalties[i]` is the price of a change of level at position i.
     """
-    grid = level_grid(scaled)
-    bounds = np.full((scaled.size, 1), loss.bound, dtype=np.float64)
+    bounds = np.full(scaled.size, loss.bound, dtype=np.float64)
     bounds[list(forced)] *= _TRUSTED
-    moved = np.zeros((scaled.size, grid.size), dtype=np.bool_)
-    origin, change = [0], [math.inf]
-    cost, spare = np.zeros(grid.size), np.empty(grid.size)
-    for start in range(0, scaled.size, _NIGHTS):
-        part = slice(start, start + _NIGHTS)
-        before = cost
-        costs = np.minimum(loss.of(scaled[part, None] - grid), bounds[part])
-        for night, tonight in enumerate(costs, start=start):
-            if night > 0:
-                origin.append(int(cost.argmin()))
-                change.append(float(cost[origin[-1]] + penalties[night]))
-                np.add(tonight, np.minimum(cost, change[-1], out=spare), out=tonight)
-            cost = tonight
-        moved[part] = np.vstack([before, costs[:-1]]) > np.array(change[part])[:, None]
-    return _walk_back(int(cost.argmin()), moved, origin, forced)
-
-
-def _walk_back(
-    level: int, moved: NDArray[np.bool_], origin: Sequence[int], forced: Sequence[int]
-) -> list[int]:
-    """Follows the levels back from the last night, jumping from one move of a level to the one before."""
-    found = set(forced)
-    i = len(origin)
-    while (moves := np.flatnonzero(moved[:i, level])).size:
-        i = int(moves[-1])
-        found.add(i)
-        level = origin[i]
-    return sorted(found)
+    fit = Fit(Grid.of(scaled), loss)
+    fit.extend(scaled, penalties=penalties, bounds=bounds)
+    return fit.boundaries(forced)
 
 
 def level_of(scaled: Floats, loss: Loss) -> float:
