@@ -43,6 +43,7 @@ class MachineSettings(_Section):
     accelerator: str = "cpu"
     core: int | None = Field(default=None, ge=0)
     autotuning: Path | None = None
+    control_days: float = Field(default=7, ge=0)
 
 
 class EarlierSettings(_Section):
@@ -64,6 +65,7 @@ class ReleasesSettings(_Section):
         EarlierSettings(through="0.4.25", requirements=("numpy==1.26.4", "scipy==1.12.0")),
     )
     optional: tuple[str, ...] = ()
+    control: str | None = None
     python: tuple[str, ...] = Field(default=("3.11", "3.12", "3.13"), min_length=1)
 
 

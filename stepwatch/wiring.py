@@ -110,6 +110,8 @@ def workplace(
         rules=rulebook(settings),
         policy=settings.bisection.policy,
         comb=settings.bisection.comb,
+        control=settings.sources[source_name].control,
+        control_days=settings.machines[machine_name].control_days,
         transports=transports(settings, print),
         say=say,
     )

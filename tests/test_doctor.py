@@ -59,6 +59,8 @@ def place(database_url: str, tmp_path: Path) -> Iterator[Workplace]:
         rules=Rulebook(),
         policy="explore",
         comb=4,
+        control=None,
+        control_days=0,
         transports=[ConsoleTransport()],
         say=print,
     )

@@ -144,6 +144,35 @@ def test_an_odd_night_is_asked_once_and_makes_no_step(verdict: Verdict) -> None:
     assert [(dip.first, dip.last) for dip in night.dips] == [("n004", "n004")]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "state", "told"),
+    [
+        (
+            (1.3, 1.29, 1.31),
+            (1.3, 1.31, 1.3),
+            State.ENVIRONMENT,
+            0,
+        ),  # the old program is as slow tonight: the machine
+        (
+            (1.0, 1.01, 1.0),
+            (1.0, 1.0, 1.02),
+            State.CONFIRMED,
+            1,
+        ),  # back tonight, and yet it stays: four nights decide
+        ((), (), State.CONFIRMED, 1),
+    ],
+)
+def test_what_the_machine_did_is_told_to_nobody(
+    old: tuple[float, ...], new: tuple[float, ...], state: State, told: int
+) -> None:
+    values = [1.0, 1.005, 0.995, 1.0, 1.002, *[1.3, 1.305, 1.295, 1.3, 1.302, 1.3]]
+    suspect = SuspectRange(after="n004", through="n005")
+    said = Evidence(suspect=suspect, verdict=Verdict.SAME, ratio=1.0, old=old, new=new, reason="")
+    night = triage(points(values), better=Better.LOWER, evidence=[said])
+    (only,) = night.opened
+    assert (only.suspect, only.state, len(night.said)) == (suspect, state, told)
+
+
 @pytest.mark.parametrize("verdict", [Verdict.SAME, Verdict.UNKNOWN])
 def test_later_nights_prove_a_step_without_evidence(verdict: Verdict) -> None:
     watch = Watch(default=verdict)

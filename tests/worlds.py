@@ -263,6 +263,8 @@ def workplace(
         rules=Rulebook(),
         policy="explore",
         comb=4,
+        control=None,
+        control_days=0,
         transports=[Recorder()],
         say=lambda _: None,
     )

@@ -44,6 +44,10 @@ def play(settings: Settings, display: Progress, *, fresh: bool) -> None:
             "state": settings.state / "demo",
             "database_url": None,
             "scheduled": False,
+            "machines": {
+                name: machine.model_copy(update={"control_days": 0})  # nothing ages in ten minutes
+                for name, machine in settings.machines.items()
+            },
         }
     )
     show = display.console.print

@@ -8,14 +8,17 @@ processes disagree by 10 % must be 30 % off before it is worth the minutes; one 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 
 from stepwatch.core.course import TriageSettings
 from stepwatch.core.detection import Detection, noise_of_values
-from stepwatch.core.model import Evidence, SuspectRange, Verdict
+from stepwatch.core.model import Evidence, Step, SuspectRange, Verdict
 from stepwatch.core.results import Results
 
 FAR = math.log(3)
+CONTROL_SHARE = 0.5  # of a step that the control must move by, for the machine to have done it
+CONTROLS_MIN = 5
 MANY = 12  # nights from which on a series tells its own noise
 
 
@@ -34,6 +37,41 @@ def proved_boundary(results: Results, evidence: Evidence) -> int | None:
         return sum(abs(logs[j] - logs[start if j < i else stop]) for j in range(start, stop))
 
     return min(range(stop, start, -1), key=misfit, default=None)
+
+
+def surroundings_moved(results: Results, evidence: Sequence[Evidence]) -> set[int]:
+    """The first positions of new levels that re-measurements have shown not to be the program's.
+
+    SAME says that the two programs are alike now. Where both are nearer to the new night than to the old one, the machine
+    has moved; where they are back, the night was an odd one. Across a bridge SAME is enough.
+    """
+    found = set()
+    for each in evidence:
+        after, through = each.suspect.after, each.suspect.through
+        if each.verdict is not Verdict.SAME or not {after, through} <= set(results.labels):
+            continue
+        old, new = (math.log(results.values[results.places[label]]) for label in (after, through))
+        sides = [statistics.median(map(math.log, side)) for side in (each.old, each.new) if side]
+        if each.bridge or (sides and all(abs(side - new) < abs(side - old) for side in sides)):
+            found.add(results.places[through])
+    return found
+
+
+def control_moved(results: Results, step: Step, controls: Sequence[tuple[str, float]]) -> bool:
+    """Whether the pinned old environment, measured on (night, value), moved with a step: half of it or more."""
+    places = [(results.places[night], value) for night, value in controls if night in results.places]
+    before = [value for place, value in places if place < step.index]
+    after = [value for place, value in places if place >= step.index]
+    if not before or not after:
+        return False
+    moved = math.log(statistics.median(after) / statistics.median(before))
+    return moved / math.log(step.level_after / step.level_before) >= CONTROL_SHARE
+
+
+def control_noise(controls: Sequence[tuple[str, float]]) -> float | None:
+    """The relative noise between runs of one environment; None where it was measured less than `CONTROLS_MIN` times."""
+    values = [value for _, value in controls]
+    return noise_of_values(values) if len(values) >= CONTROLS_MIN and min(values) > 0 else None
 
 
 def asked_range(

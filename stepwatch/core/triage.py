@@ -6,7 +6,10 @@ It is called again, with the new evidence, when the re-measurement that it asked
     a newest result 10 % off its level           -> asks for a re-measurement of (last on the level, this one]
     re-measured DIFFERENT, 10 % or more          -> CONFIRMED and said tonight
     re-measured SAME                             -> an odd night; the same bracket is not asked for again
-    re-measured SAME across a bridge             -> ENVIRONMENT, never said: what stands beside the program did it
+    re-measured SAME, both on the new level      -> ENVIRONMENT, never said: the machine did it, for the old program is
+                                                    on the new level now as well; or across a bridge: what stands
+                                                    beside the program
+    the control moved by half as much            -> ENVIRONMENT likewise
     otherwise: a step                            -> SUSPECTED; CONFIRMED and said when `confirm` results followed its first
     gone before anything was said                -> forgotten (detection files a dip)
     said, and the level is back                  -> RECOVERED, said once; part of the way: said once
@@ -36,9 +39,8 @@ from stepwatch.core.model import (
     State,
     Step,
     SuspectRange,
-    Verdict,
 )
-from stepwatch.core.recheck import asked_range, proved_boundary
+from stepwatch.core.recheck import asked_range, control_moved, proved_boundary, surroundings_moved
 from stepwatch.core.results import Results, collect_results
 
 
@@ -104,6 +106,7 @@ def triage(
     *,
     known: Sequence[Regression] = (),
     evidence: Sequence[Evidence] = (),
+    controls: Sequence[tuple[str, float]] = (),
     better: Better,
     noise: float | None = None,
     settings: TriageSettings | None = None,
@@ -111,7 +114,7 @@ def triage(
 ) -> Triage:
     """What is known, suspected and said after the last of `points` (nights in order, gaps and failures included).
 
-    `noise` is a known relative noise. `exact` values are counts: a step is CONFIRMED on its first night without being
+    `noise` is a known relative noise; `controls` (night, value) are what a pinned old environment measured. `exact` values are counts: a step is CONFIRMED on its first night without being
     measured again, and said if it is `suspect_change` large; a smaller one is filed and never said.
     ValueError: a value is not positive (exact: is negative) or not finite, or two points have one label.
     """
@@ -122,11 +125,7 @@ def triage(
     held = [
         results.places[r.suspect.through] for r in known if r.raised and r.suspect.through in results.places
     ]
-    bridged = {
-        results.places[e.suspect.through]
-        for e in evidence
-        if e.bridge and e.verdict is Verdict.SAME and e.suspect.through in results.places
-    }
+    elsewhere = set() if exact else surroundings_moved(results, evidence)
     detection = detect(
         results.values,
         noise=noise,
@@ -136,17 +135,19 @@ def triage(
         exact=exact,
     )
     turns = read_course(results.values, detection, better, settings, exact=exact)
+    if not exact:
+        elsewhere |= {t.step.index for t in turns if control_moved(results, t.step, controls)}
     matches = _match(results, known, turns, settings.same_place)
     said: list[Saying] = []
     followed = tuple(
-        _followed(results, detection, r, matches[i], said, bridged=matches[i].step.index in bridged)
+        _followed(results, detection, r, matches[i], said, elsewhere=matches[i].step.index in elsewhere)
         if i in matches
         else _gone(results, detection, r, better, settings, said)
         for i, r in enumerate(known)
     )
     taken = [id(t) for t in matches.values()]
     opened = [
-        _followed(results, detection, None, turn, said, bridged=turn.step.index in bridged)
+        _followed(results, detection, None, turn, said, elsewhere=turn.step.index in elsewhere)
         for turn in turns
         if turn.own and id(turn) not in taken and not _told_as_return(results, known, turn, settings)
     ]
@@ -201,7 +202,7 @@ def _followed(
     turn: Turn,
     said: list[Saying],
     *,
-    bridged: bool,
+    elsewhere: bool,
 ) -> Regression:
     """The regression that `turn` is tonight, `known` before; what is new about it goes to `said`."""
     before = known or Regression(
@@ -220,7 +221,7 @@ def _followed(
     )
     if before.state in {State.RECOVERED, State.ENVIRONMENT}:
         return now
-    if bridged and before.raised is None:
+    if elsewhere and before.raised is None:
         return replace(now, state=State.ENVIRONMENT)
     if before.raised is None and turn.back is not None:
         return replace(now, state=State.RECOVERED, recovered=results.tonight)

@@ -2,6 +2,8 @@
 
 All series that ask for the same two nights are measured in the same processes. Each leaves as soon as it is decided.
 
+The control (stepwatch/jobs/control.py) is measured here as well, where it is due.
+
 Where what stands beside the pair moves from one night to the next (another numpy for newer releases), every series is
 measured again across that bridge, with what stands beside it held still: the old pair beside the new one's set, or where
 that can't be installed the new pair beside the old one's. What is the same then was not done by the program.
@@ -17,6 +19,7 @@ from stepwatch.core import documents
 from stepwatch.core.bisection.compare import FIRST_LOOK, compare
 from stepwatch.core.model import Benchmark, Origin, Outcome, Verdict, digest
 from stepwatch.jobs.bench import run_folder
+from stepwatch.jobs.control import control
 from stepwatch.jobs.detect import detect
 from stepwatch.jobs.measure import alternate
 from stepwatch.jobs.record import record_documents
@@ -37,6 +40,8 @@ def confirm(place: Workplace) -> int:
     """
     decided = 0
     _ask_bridges(place)
+    if control(place):
+        detect(place)
     while True:
         with place.database.begin() as connection:
             rechecks = open_rechecks(connection, machine=place.machine.name, source=place.source)

@@ -9,17 +9,19 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from alerts import message
 from stepwatch.core import detection
 from stepwatch.core.model import Direction, Point, Regression, Source, title
+from stepwatch.core.recheck import control_noise
 from stepwatch.core.rules import Rulebook
 from stepwatch.core.standing import QUIET
 from stepwatch.core.triage import Saying, Telling, Triage, triage
 from stepwatch.jobs.workplace import Workplace
 from storage import incidents, rechecks, steps
+from storage.controls import control_values
 from storage.rows import Connection, Database, ensure_machine, ensure_source, exclusively, load_series
 
 
@@ -76,21 +78,25 @@ def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebo
             known = steps.known_regressions(connection, series_id)
             benchmark = load_series(connection, series_id).benchmark
             own = rules.of(title(benchmark.name, benchmark.params))
+            controls = control_values(connection, series_id)
+            floor = own.noise or control_noise(controls)
             try:
                 result = triage(
                     points,
                     known=[regression for _, regression in known],
                     evidence=rechecks.evidence(connection, series_id),
+                    controls=controls,
                     better=benchmark.better,
                     exact=benchmark.exact,
-                    noise=own.noise,
+                    noise=floor,
                     settings=own.triage,
                 )
             except ValueError as error:  # levels are compared as ratios
                 left_out.append(f"{title(benchmark.name, benchmark.params)} {benchmark.metric}: {error}")
                 continue
             told += _save(scene, series_id, ids, known, result)
-            _keep(connection, series_id, points, ids, result.detection)
+            how = "control" if floor != own.noise else result.detection.noise_source
+            _keep(connection, series_id, points, ids, replace(result.detection, noise_source=how))
             suspects += _ask(scene, series_id, ids, points, result)
         for series_id in steps.judged_series(connection, machine=machine, source=source, judged=False):
             points = steps.points(connection, series_id)

@@ -11,10 +11,12 @@ from typing import Any
 
 from stepwatch.core.labels import Labelled
 from stepwatch.core.model import Label, Series, title
+from stepwatch.core.recheck import control_noise
 from stepwatch.core.rules import Rulebook, SeriesSettings
 from stepwatch.jobs.open_bisection import RefusedError
 from stepwatch.jobs.replay import Replay, Said, replay
 from storage import labels, rechecks, steps
+from storage.controls import control_values
 from storage.rows import Connection, Database, load_series
 
 
@@ -57,13 +59,15 @@ def replay_stored(
     ValueError: a stored value is not positive.
     """
     series = load_series(connection, series_id).benchmark
+    controls = control_values(connection, series_id)
     return replay(
         steps.points(connection, series_id),
         better=series.better,
         unit=series.unit,
-        noise=own.noise,
+        noise=own.noise or control_noise(controls),
         settings=own.triage,
         exact=series.exact,
+        controls=controls,
         evidence=rechecks.evidence(connection, series_id),
         last=nights,
     )

@@ -62,16 +62,18 @@ def record_documents(
     run_key: str,
     origin: Origin,
     environment: Environment,
+    night_id: int | None = None,
     recheck_id: int | None = None,
     probe_id: int | None = None,
 ) -> None:
-    """Store a whole run from its documents: one side of a recheck, or a probe. Doing it again changes nothing."""
+    """Store a whole run from its documents: one side of a recheck, a probe or a control. Again, it changes nothing."""
     run = open_run(
         connection,
         run_key=run_key,
         machine=place.machine.name,
         suite=place.suite.name,
         origin=origin,
+        night_id=night_id,
         recheck_id=recheck_id,
         probe_id=probe_id,
     )

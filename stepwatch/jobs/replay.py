@@ -43,6 +43,7 @@ def replay(
     settings: TriageSettings | None = None,
     exact: bool = False,
     evidence: Sequence[Evidence] = (),
+    controls: Sequence[tuple[str, float]] = (),
     last: int | None = None,
 ) -> Replay:
     """Plays `points` (nights in order, gaps included).
@@ -62,6 +63,7 @@ def replay(
             points[:n],
             known=known,
             evidence=[each for each in evidence if each.suspect.through in seen],
+            controls=controls,
             better=better,
             noise=noise,
             settings=settings,

@@ -57,6 +57,8 @@ class Workplace:
     rules: Rulebook
     policy: str
     comb: int
+    control: str | None
+    control_days: float
     transports: Sequence[Transport]
     say: Callable[[str], None]
 
