@@ -344,13 +344,18 @@ outbox = sa.Table(
     document("message"),
     time("written_at", now=True),
     sa.UniqueConstraint("incident_id", "kind"),
-    sa.CheckConstraint("incident_id is not null or bisection_id is not null", name="about_something"),
 )
 sa.Index(
     "ix_outbox_one_a_bisection",
     outbox.c.bisection_id,
     unique=True,
     postgresql_where=outbox.c.incident_id.is_(None),
+)
+sa.Index(  # about neither: about the detector itself
+    "ix_outbox_one_of_a_kind",
+    outbox.c.kind,
+    unique=True,
+    postgresql_where=sa.and_(outbox.c.incident_id.is_(None), outbox.c.bisection_id.is_(None)),
 )
 
 delivery = sa.Table(

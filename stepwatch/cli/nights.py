@@ -156,4 +156,21 @@ def deliver() -> None:
         raise Refusal(f"{done.waiting} messages could not be sent and wait for the next `stepwatch deliver`")
 
 
-COMMANDS = (nightly, backfill, detect, deliver)
+@click.command()
+@as_json
+def oversee(*, as_json: bool) -> None:
+    """Look whether there is something odd about the detector itself; what is odd is told, once a day."""
+    from stepwatch.jobs.oversee import oversee as look
+
+    with opened() as (_, database):
+        odd = look(database)
+    if as_json:
+        show_json(odd)
+        return
+    for sentence in odd:
+        write(sentence)
+    if not odd:
+        say("nothing is odd")
+
+
+COMMANDS = (nightly, backfill, detect, deliver, oversee)

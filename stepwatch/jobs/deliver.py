@@ -27,13 +27,14 @@ def deliver(database: Database, transports: Sequence[Transport], say: Callable[[
     sent = waiting = 0
     for transport in transports:
         with exclusively(database, "deliver", transport.name) as connection:
-            held: set[int | None] = set()
-            threads: dict[int | None, str | None] = {}
+            held: set[int] = set()
+            threads: dict[int, str | None] = {}
             for row in unsent(connection, transport.name):
-                if row.incident_id in held and row.incident_id is not None:
+                incident = row.incident_id  # what is about none stands alone
+                if incident in held:
                     waiting += 1
                     continue
-                thread = row.thread or threads.get(row.incident_id)
+                thread = row.thread or (threads.get(incident) if incident is not None else None)
                 error = None
                 reference = None
                 try:
@@ -41,11 +42,12 @@ def deliver(database: Database, transports: Sequence[Transport], say: Callable[[
                 except DeliveryError as refused:
                     error = str(refused)
                     waiting += 1
-                    held.add(row.incident_id)
+                    held.update([incident] if incident is not None else ())
                     say(f"{transport.name}: {error}")
                 else:
                     sent += 1
-                    threads.setdefault(row.incident_id, reference)
+                    if incident is not None:
+                        threads.setdefault(incident, reference)
                 with database.begin() as own:  # said is said, whatever happens to the messages after it
                     mark_sent(own, row.id, transport.name, thread=reference, error=error)
     return Delivered(sent=sent, waiting=waiting)
