@@ -41,6 +41,35 @@ def head(
     return {"title": summary, "lines": lines}
 
 
+def failing(failures: Sequence[Facts], *, owners: Sequence[str] = ()) -> Message:
+    """The first message of an incident of benchmarks without results. `failures` are rows of `reporting.failures`."""
+    first = failures[0]
+    names = list(dict.fromkeys(named(each) for each in failures))
+    summary = f"no result: {names[0]}: {_words(first['outcome'])}"
+    if len(names) > 1:
+        summary += f", and {len(names) - 1} more"
+    lines = [
+        f"between {first['after']} (the last night with a result) and {first['through']}, on {first['machine']}"
+    ]
+    said = list(
+        dict.fromkeys(
+            f"{named(each)}: {_words(each['outcome'])}: {each['reason'] or 'no reason'}" for each in failures
+        )
+    )
+    lines += said[:SHOWN]
+    if len(said) > SHOWN:
+        lines.append(f"… and {len(said) - SHOWN} more")
+    if owners:
+        lines.append(f"owned by {', '.join(owners)}")
+    return {"title": summary, "lines": lines}
+
+
+def works_again(label: str, failures: Sequence[Facts]) -> Message:
+    """Every benchmark of an incident gives results again."""
+    names = dict.fromkeys(named(each) for each in failures)
+    return {"title": f"results again at {label}", "lines": list(names)}
+
+
 def recovered(label: str, lines: Sequence[str]) -> Message:
     """Every regression of an incident is back on its old level; a line for each says what remains."""
     return {"title": f"recovered at {label}", "lines": list(lines)}
@@ -60,7 +89,8 @@ def movement(each: Facts, *, before: float, after: float, remaining: float) -> s
     """One line: a benchmark went from one level to another; `remaining` = present level / baseline - 1."""
     old, new = format_value(before, each["unit"]), format_value(after, each["unit"])
     baseline = format_value(each["baseline"], each["unit"])
-    left = format_change(old=each["baseline"], new=each["baseline"] * (1 + remaining))
+    present = each["baseline"] * (1 + remaining) if each["baseline"] else after
+    left = format_change(old=each["baseline"], new=present)
     return f"{named(each)}: {old} -> {new} (now {left} against {baseline})"
 
 
@@ -78,6 +108,15 @@ def explained(
 def text(message: Message) -> str:
     """A message as plain text."""
     return "\n".join([message["title"], *(f"  {line}" for line in message["lines"])])
+
+
+def _words(outcome: str) -> str:
+    return {
+        "benchmark_failed": "it crashes or raises",
+        "timed_out": "it does not end in time",
+        "wrong_result": "its result is wrong",
+        "skipped": "it is skipped",
+    }.get(outcome, outcome)
 
 
 def _line(each: Facts) -> str:

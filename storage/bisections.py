@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +56,8 @@ class IncidentPlace:
 def incident_place(connection: Connection, incident_id: int) -> IncidentPlace | None:
     """The place of an incident; None where there is no such alerted incident."""
     after, through = t.night.alias("a"), t.night.alias("b")
-    size = sa.func.abs(sa.func.ln(t.regression.c.level / t.regression.c.baseline))
+    levels = (sa.func.nullif(level, 0) for level in (t.regression.c.level, t.regression.c.baseline))
+    size = sa.func.abs(sa.func.ln(operator.truediv(*levels)))
     query = (
         sa.select(
             t.machine.c.name.label("machine"),

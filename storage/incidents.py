@@ -90,7 +90,7 @@ def regressions_of(connection: Connection, incident_id: int) -> list[dict[str, A
     """The rows of `reporting.regressions` of an incident, the largest change first."""
     query = sa.text(
         "select * from reporting.regressions where incident_id = :incident"
-        " order by abs(ln(level / baseline)) desc, benchmark, params::text"
+        " order by size desc nulls first, benchmark, params::text"
     )
     return [dict(row) for row in connection.execute(query, {"incident": incident_id}).mappings()]
 

@@ -202,7 +202,7 @@ def _regressions_of(connection: Connection, incident_id: int) -> Rows:
     found = read(
         connection,
         "select * from reporting.regressions where incident_id = :id"
-        " order by abs(ln(level / baseline)) desc, regression_id",
+        " order by size desc nulls first, regression_id",
         id=incident_id,
     )
     for row in found:

@@ -10,11 +10,11 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, DOUBLE_PRECISION, SMALLINT
 
 from stepwatch.core import model
-from storage import people
+from storage import follow_up
 from storage.columns import document, identity, metadata, number, numbers, one_of, ref, text, texts, time
 
 OPEN_BISECTION = "open"
-label, remark = people.label, people.remark
+label, remark, failure = follow_up.label, follow_up.remark, follow_up.failure
 
 source = sa.Table(
     "source",

@@ -90,6 +90,20 @@ VIEWS = {
         join night after_night on after_night.id = step.after_night_id
         join night through_night on through_night.id = step.through_night_id
     """,
+    "failures": """
+        select failure.id as failure_id, failure.incident_id, failure.series_id, series.benchmark, series.params,
+               machine.name as machine, source.name as source, after_night.label as after,
+               through_night.label as through, failure.outcome, failure.reason, raised_night.label as raised,
+               recovered_night.label as recovered
+        from failure
+        join series on series.id = failure.series_id
+        join machine on machine.id = series.machine_id
+        join source on source.id = series.source_id
+        join night after_night on after_night.id = failure.after_night_id
+        join night through_night on through_night.id = failure.through_night_id
+        join night raised_night on raised_night.id = failure.raised_night_id
+        left join night recovered_night on recovered_night.id = failure.recovered_night_id
+    """,
     "labels": """
         select label.series_id, after_night.label as after, through_night.label as through, label.verdict, label.note,
                label.author, label.said_at
@@ -97,7 +111,7 @@ VIEWS = {
         join night after_night on after_night.id = label.after_night_id
         join night through_night on through_night.id = label.through_night_id
     """,
-    # `present` is the level of the series' last nights; null where it has no step any more
+    # `size` and `change` are null where a count comes from 0 (size: or goes there); `present` is the level of the series' last nights; null where it has no step any more
     "regressions": """
         select regression.id as regression_id, regression.incident_id, regression.series_id, series.benchmark,
                series.params, series.metric, series.unit, series.better, series.exact, machine.name as machine,
@@ -105,7 +119,8 @@ VIEWS = {
                case when regression.snoozed_until <= now() then 'none' else regression.disposition end as disposition,
                regression.snoozed_until, regression.assignee,
                after_night.label as after, through_night.label as through, regression.baseline, regression.level,
-               regression.level / regression.baseline - 1 as change, regression.remeasured,
+               regression.level / nullif(regression.baseline, 0) - 1 as change, regression.remeasured,
+               abs(ln(nullif(regression.level, 0) / nullif(regression.baseline, 0))) as size,
                (select step.level_after from step join night last on last.id = step.through_night_id
                 where step.series_id = regression.series_id and step.kind = 'step'
                 order by last.at desc, last.label desc limit 1) as present,

@@ -125,7 +125,7 @@ def _show_replay(document: dict[str, list[dict[str, Any]]], unit: str) -> None:
     for alert in document["alerts"]:
         write(
             f"{alert['raised']}: {alert['kind']} in ({alert['after']}, {alert['through']}]: "
-            f"{alert['change']:+.1%} of {format_value(alert['baseline'], unit)}"
+            f"{'from 0' if alert['change'] is None else format(alert['change'], '+.1%')} of {format_value(alert['baseline'], unit)}"
         )
     for dip in document["dips"]:
         write(f"dip from {dip['first']} to {dip['last']}: {dip['change']:+.1%} (nobody was told)")

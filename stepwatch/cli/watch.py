@@ -30,6 +30,7 @@ def regressions() -> None:
 @as_json
 def list_regressions(*, everything: bool, as_json: bool) -> None:
     """List them, newest range last."""
+    from stepwatch.core.units import format_change
     from storage.reading import regressions as read
 
     with opened() as (_, database), database.begin() as connection:
@@ -42,7 +43,7 @@ def list_regressions(*, everything: bool, as_json: bool) -> None:
         show_json(rows)
         return
     for row in rows:
-        row["change"] = f"{row['change']:+.1%}"
+        row["change"] = format_change(old=row["baseline"], new=row["level"])
         row["params"] = ", ".join(f"{key}={value}" for key, value in row["params"].items())
         row["people"] = " ".join(
             word for word in (row["disposition"].replace("none", ""), row["assignee"]) if word
@@ -170,6 +171,25 @@ def _in_words(point: dict[str, Any], through: str, unit: str) -> dict[str, str]:
         "interval": f"{shown('low')} to {shown('high')}" if measured and point["low"] is not None else "",
         "what is to be known": "; ".join(known),
     }
+
+
+@click.command()
+@click.option("--all", "everything", is_flag=True, help="Also those that give results again.")
+@as_json
+def failures(*, everything: bool, as_json: bool) -> None:
+    """List the benchmarks that give no result any more: they crash, hang, are wrong, or are skipped."""
+    from storage.reading import read
+
+    with opened() as (_, database), database.begin() as connection:
+        found = read(connection, "select * from reporting.failures order by failure_id")
+    rows = [row for row in found if everything or row["recovered"] is None]
+    if as_json:
+        show_json(rows)
+        return
+    for row in rows:
+        row["params"] = ", ".join(f"{key}={value}" for key, value in row["params"].items())
+    columns = ("incident_id", "benchmark", "params", "outcome", "after", "through", "recovered", "reason")
+    show_table(rows, columns, empty="every benchmark gives results")
 
 
 @click.group()
@@ -322,4 +342,4 @@ def _flat(document: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     return rows
 
 
-COMMANDS = (regressions, benchmarks, report, config, db)
+COMMANDS = (regressions, failures, benchmarks, report, config, db)

@@ -66,7 +66,7 @@ class TriageSettings:
     suspect_change: float = 0.10
     suspect_noises: float = 3.0
     same_place: int = 2
-    told: frozenset[Direction] = frozenset(Direction)
+    told: frozenset[Direction] = frozenset({Direction.REGRESSION, Direction.IMPROVEMENT})
 
     @property
     def large(self) -> float:

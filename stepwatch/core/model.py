@@ -10,6 +10,7 @@ import datetime as dt
 import enum
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,10 +70,11 @@ class Verdict(enum.StrEnum):
 
 
 class Direction(enum.StrEnum):
-    """Which way a step goes, once triage knows what is good."""
+    """Which way a step goes, once triage knows what is good; FAILURE is no step: a benchmark gives no result any more."""
 
     REGRESSION = "regression"
     IMPROVEMENT = "improvement"
+    FAILURE = "failure"
 
 
 class State(enum.StrEnum):
@@ -356,8 +358,8 @@ class Regression:
 
     @property
     def change(self) -> float:
-        """New level / baseline - 1."""
-        return self.level / self.baseline - 1
+        """New level / baseline - 1; infinite where a count comes from 0."""
+        return self.level / self.baseline - 1 if self.baseline else math.inf
 
 
 @dataclass(frozen=True, kw_only=True)

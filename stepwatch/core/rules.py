@@ -12,7 +12,7 @@ Rules are read in order, and a later one that matches counts over an earlier one
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,7 +55,11 @@ class Rulebook:
     def of(self, name: str) -> SeriesSettings:
         """What holds for the series of a benchmark by its name with parameters."""
         said = {key: value for key, (value, _) in self.settings(name).items()}
-        told = set(Direction) if said["direction"] == BOTH else {Direction(said["direction"])}
+        told = (
+            {Direction.REGRESSION, Direction.IMPROVEMENT}
+            if said["direction"] == BOTH
+            else {Direction(said["direction"])}
+        )
         return SeriesSettings(
             triage=replace(
                 self.triage,
@@ -67,6 +71,11 @@ class Rulebook:
             noise=said["noise"],
             owner=said["owner"],
         )
+
+    def owners(self, names: Iterable[str]) -> list[str]:
+        """Who owns any of some benchmarks, each once."""
+        owners = (self.of(name).owner for name in names)
+        return list(dict.fromkeys(owner for owner in owners if owner))
 
     def settings(self, name: str) -> dict[str, tuple[Any, str]]:
         """Key -> the value that holds for a name with parameters, and where it comes from."""

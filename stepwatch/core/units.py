@@ -18,8 +18,9 @@ _SCALES = {"s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))}
 
 
 def slowdown(*, old: float, new: float, better: Better) -> float:
-    """How much worse `new` is than `old`; negative where it is better."""
-    return new / old - 1 if better is Better.LOWER else old / new - 1
+    """How much worse `new` is than `old`; negative where it is better, infinite from nothing (of a count) to something."""
+    worse, base = (new, old) if better is Better.LOWER else (old, new)
+    return worse / base - 1 if base else (math.inf if worse else 0.0)
 
 
 def direction(*, old: float, new: float, better: Better) -> Direction:
@@ -47,7 +48,9 @@ def format_value(value: float, unit: str) -> str:
 
 
 def format_change(*, old: float, new: float) -> str:
-    """`-7.0 %` for small changes of the value itself, `x 294` or `x 0.004` for large ones."""
+    """`-7.0 %` for small changes of the value itself, `x 294` or `x 0.004` for large ones; counts may be 0."""
+    if not old or not new:
+        return "from 0" if new else "to 0" if old else "+0.0 %"
     ratio = new / old
     if abs(math.log(ratio)) > math.log(2):
         return f"x {ratio:.3g}"

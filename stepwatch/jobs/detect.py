@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from alerts import message
 from stepwatch.core import detection
-from stepwatch.core.model import Direction, Point, Regression, Source, title
+from stepwatch.core.model import Direction, Point, Regression, Source, SuspectRange, title
 from stepwatch.core.recheck import control_noise
 from stepwatch.core.rules import Rulebook
 from stepwatch.core.standing import QUIET
 from stepwatch.core.triage import Saying, Telling, Triage, triage
+from stepwatch.jobs.follow_failures import follow_failures
 from stepwatch.jobs.workplace import Workplace
 from storage import incidents, rechecks, steps
 from storage.controls import control_values
@@ -71,6 +72,7 @@ def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebo
         )
         ids = {night.label: night.id for night in nights}
         told: list[_Told] = []
+        watched: dict[int, list[Point]] = {}
         left_out: list[str] = []
         suspects = 0
         for series_id in steps.judged_series(connection, machine=machine, source=source):
@@ -78,6 +80,8 @@ def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebo
             known = steps.known_regressions(connection, series_id)
             benchmark = load_series(connection, series_id).benchmark
             own = rules.of(title(benchmark.name, benchmark.params))
+            if own.triage.told:
+                watched[series_id] = points
             controls = control_values(connection, series_id)
             floor = own.noise or control_noise(controls)
             try:
@@ -102,8 +106,19 @@ def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebo
             points = steps.points(connection, series_id)
             counted = detection.detect([p.value for p in points if p.value is not None], exact=True)
             _keep(connection, series_id, points, ids, counted)
-        _tell(scene, told, nights[-1].label if nights else "")
-    return Detected(told=len(told), suspects=suspects, left_out=tuple(left_out))
+        if nights:
+            _tell(scene, told, nights[-1].label)
+            changed = follow_failures(
+                connection,
+                watched,
+                ids,
+                tonight=nights[-1].label,
+                rules=rules,
+                incident=lambda suspect: scene.incident(Direction.FAILURE, suspect, ids),
+            )
+        else:
+            changed = 0
+    return Detected(told=len(told) + changed, suspects=suspects, left_out=tuple(left_out))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,14 +129,14 @@ class _Scene:
     rules: Rulebook
     order: Sequence[int]
 
-    def incident(self, regression: Regression, ids: dict[str, int]) -> int:
-        """The incident that a newly alerted regression belongs to, opened where there is none."""
+    def incident(self, direction: Direction, suspect: SuspectRange, ids: dict[str, int]) -> int:
+        """The incident that what is newly told belongs to, opened where there is none."""
         where: dict[str, Any] = {
             "machine": self.machine,
             "source": self.source,
-            "direction": regression.direction,
-            "after_id": ids[regression.suspect.after],
-            "through_id": ids[regression.suspect.through],
+            "direction": direction,
+            "after_id": ids[suspect.after],
+            "through_id": ids[suspect.through],
         }
         found = incidents.overlapping_incident(self.connection, order=self.order, **where)
         return found if found is not None else incidents.open_incident(self.connection, **where)
@@ -155,7 +170,7 @@ def _save(
             ids,
             series_id=series_id,
             regression_id=known_id,
-            incident_id=scene.incident(now, ids) if raised else None,
+            incident_id=scene.incident(now.direction, now.suspect, ids) if raised else None,
         )
         saved.update({id(saying): saved_id for saying in sayings})
     told = []
@@ -261,7 +276,7 @@ def _tell(scene: _Scene, told: Sequence[_Told], tonight: str) -> None:
                 machine=scene.machine,
                 **_range(first),
                 regressions=list(facts.values()),
-                owners=_owners(scene, facts.values()),
+                owners=scene.rules.owners(message.named(row) for row in facts.values()),
             )
             incidents.write(scene.connection, kind="head", message=head, incident_id=incident_id)
         for kind, make in (
@@ -276,11 +291,6 @@ def _tell(scene: _Scene, told: Sequence[_Told], tonight: str) -> None:
         if incidents.mark_recovered(scene.connection, incident_id) and Telling.RECOVERED in kinds:
             said = message.recovered(tonight, [_way_back(row) for row in facts.values()])
             incidents.write(scene.connection, kind="recovered", message=said, incident_id=incident_id)
-
-
-def _owners(scene: _Scene, facts: Iterable[dict[str, Any]]) -> list[str]:
-    owners = (scene.rules.of(message.named(row)).owner for row in facts)
-    return list(dict.fromkeys(owner for owner in owners if owner))
 
 
 def _range(facts: dict[str, Any]) -> dict[str, str]:

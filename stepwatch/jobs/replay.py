@@ -103,7 +103,7 @@ def _alert(one: Said, suspect: SuspectRange) -> dict[str, Any]:
     return {
         **_range(suspect),
         "raised": one.on,
-        "change": one.saying.after / one.saying.before - 1,
+        "change": one.saying.after / one.saying.before - 1 if one.saying.before else None,
         "baseline": one.saying.before,
         "kind": one.saying.kind.value,
     }

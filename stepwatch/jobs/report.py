@@ -123,10 +123,20 @@ def _failure_rows(failures: Rows) -> Rows:
 
 
 def _incident(row: dict[str, Any]) -> dict[str, Any]:
-    moved = sorted(row["regressions"], key=lambda each: -abs(math.log(each["level"] / each["baseline"])))
+    moved = sorted(row["regressions"], key=lambda each: -(math.inf if each["size"] is None else each["size"]))
     head = {"after": row["after"], "through": row["through"], "machine": row["machine"]}
     states = sorted({_state(each) for each in row["regressions"]})
     over = LOST if row["direction"] == Direction.IMPROVEMENT else State.RECOVERED.value
+    if row["direction"] == Direction.FAILURE:
+        return {
+            **row,
+            "title": next(each["message"]["title"] for each in row["messages"]),
+            "state": "results again" if row["recovered_at"] is not None else "no result",
+            "over": row["recovered_at"] is not None,
+            "later": row["messages"],
+            "regressions": [],
+            "bisections": [],
+        }
     return {
         **row,
         # from the figures of now, as those below it; what was said at the time is in the thread

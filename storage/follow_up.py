@@ -1,4 +1,4 @@
-"""The tables of what people say; they belong to those of storage.tables."""
+"""The tables of what follows a step, and of failures; they belong to those of storage.tables."""
 
 from __future__ import annotations
 
@@ -35,4 +35,21 @@ label = sa.Table(
     sa.UniqueConstraint("series_id", "through_night_id"),
     sa.CheckConstraint("after_night_id <> through_night_id", name="range_not_empty"),
     one_of("verdict", model.Label),
+)
+
+failure = sa.Table(
+    "failure",
+    metadata,
+    identity(),
+    ref("series_id", "series"),
+    ref("incident_id", "incident"),
+    ref("after_night_id", "night"),
+    ref("through_night_id", "night"),
+    text("outcome"),
+    text("reason", nullable=True),
+    ref("raised_night_id", "night"),
+    ref("recovered_night_id", "night", nullable=True),
+    sa.UniqueConstraint("series_id", "through_night_id"),
+    sa.CheckConstraint("after_night_id <> through_night_id", name="range_not_empty"),
+    one_of("outcome", model.Outcome),
 )
