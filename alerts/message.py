@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stepwatch.core.model import Better, Culprit, Direction, title
+from stepwatch.core.model import Better, Culprit, Direction, SuspectRange, title
 from stepwatch.core.units import format_change, format_value, slowdown
 
 Message = dict[str, Any]
@@ -62,6 +62,23 @@ def failing(failures: Sequence[Facts], *, owners: Sequence[str] = ()) -> Message
     if owners:
         lines.append(f"owned by {', '.join(owners)}")
     return {"title": summary, "lines": lines}
+
+
+def environment(
+    suspect: SuspectRange, names: Sequence[str], differences: Sequence[str], *, machine: str, series: int
+) -> Message:
+    """Some of a machine's `series` moved, and the program did not do it; `differences` are those of the surroundings."""
+    lines = [
+        f"between {suspect.after} and {suspect.through}: what was measured again says that the program did not do it",
+        *(f"what differs: {each}" for each in differences or ("nothing that is known",)),
+        *names[:SHOWN],
+    ]
+    if len(names) > SHOWN:
+        lines.append(f"… and {len(names) - SHOWN} more")
+    return {
+        "title": f"environment: {len(names)} of {series} series moved on {machine}, not by the program",
+        "lines": lines,
+    }
 
 
 def works_again(label: str, failures: Sequence[Facts]) -> Message:

@@ -78,3 +78,26 @@ def control_values(connection: Connection, series_id: int) -> Sequence[tuple[str
         .order_by(t.night.c.at, t.run.c.finished_at)
     )
     return [(row.label, row.value) for row in connection.execute(query)]
+
+
+def surroundings(connection: Connection, night_id: int, *, machine: str) -> dict[str, str]:
+    """What a night's last run on a machine was made on and with, beside jax and jaxlib, as words by name."""
+    query = (
+        sa.select(t.machine_state.c.fingerprint, t.environment.c.base, t.environment.c.freeze)
+        .select_from(t.run.outerjoin(t.machine_state).outerjoin(t.environment))
+        .where(
+            t.run.c.night_id == night_id,
+            t.run.c.machine_id == machine_id(connection, machine),
+            t.run.c.origin.in_(READ_ORIGINS),
+            t.run.c.outcome == model.Outcome.OK.value,
+        )
+        .order_by(t.run.c.attempt.desc())
+        .limit(1)
+    )
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        return {}
+    found = {name: str(value) for name, value in (row.fingerprint or {}).items()}
+    beside = dict(each.split("==", 1) for each in row.freeze or () if "==" in each)
+    found |= {name: beside[name] for name in ("numpy", "scipy") if name in beside}
+    return found | ({"interpreter": row.base} if row.base else {})

@@ -42,6 +42,7 @@ from stepwatch.jobs.resolve import NoNightError, resolve
 from stepwatch.jobs.workplace import Workplace
 from stepwatch.runners.protocol import Failure
 from storage.rows import Database
+from storage.waiting import waiting_incidents
 
 GUIDE = (Path(__file__).parent / "data" / "mlups_2023.log").read_text(encoding="utf-8")
 STEPS = """
@@ -376,9 +377,7 @@ class TestBridge:
             slower = 1.2 if release not in runner.old_numpy else 1.0
             runner.table[release, release] = {WHILE: 1.0, RANK8: slower}
 
-    def test_what_numpy_did_is_the_environments_and_told_to_nobody(
-        self, place: Workplace, runner: ScriptedRunner
-    ) -> None:
+    def test_what_numpy_did_is_the_environments(self, place: Workplace, runner: ScriptedRunner) -> None:
         runner.odd["recheck"] = {WHILE: 1.0, RANK8: 1.2}
         play_ladder(place, LADDER)
         assert ask(place.database, self.EVIDENCE) == [("0.4.31", "0.4.33", "same", True)]
@@ -389,7 +388,17 @@ class TestBridge:
         assert ask(
             place.database, "select benchmark, after, through, state, raised from reporting.regressions"
         ) == [(RANK8, "0.4.31", "0.4.33", "environment", None)]
-        assert recorder(place).said == []
+        ((_, said),) = recorder(place).said
+        assert said == {
+            "title": "environment: 1 of 2 series moved on local, not by the program",
+            "lines": [
+                "between 0.4.31 and 0.4.33: what was measured again says that the program did not do it",
+                "what differs: numpy: 1 -> 2",
+                f"{RANK8}(edge=5)",
+            ],
+        }
+        with place.database.begin() as connection:
+            assert waiting_incidents(connection) == [], "and it is not searched"
 
     def test_what_the_program_did_is_told(self, place: Workplace) -> None:
         play_ladder(place, LADDER)

@@ -14,12 +14,13 @@ from typing import Any
 
 from alerts import message
 from stepwatch.core import detection
-from stepwatch.core.model import Direction, Point, Regression, Source, SuspectRange, title
+from stepwatch.core.model import Direction, Point, Regression, Source, State, SuspectRange, title
 from stepwatch.core.recheck import control_noise
 from stepwatch.core.rules import Rulebook
 from stepwatch.core.standing import QUIET
 from stepwatch.core.triage import Saying, Telling, Triage, triage
 from stepwatch.jobs.follow_failures import follow_failures
+from stepwatch.jobs.surroundings import tell_surroundings
 from stepwatch.jobs.workplace import Workplace
 from storage import incidents, rechecks, steps
 from storage.controls import control_values
@@ -73,6 +74,7 @@ def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebo
         ids = {night.label: night.id for night in nights}
         told: list[_Told] = []
         watched: dict[int, list[Point]] = {}
+        moved: dict[SuspectRange, list[str]] = defaultdict(list)
         left_out: list[str] = []
         suspects = 0
         for series_id in steps.judged_series(connection, machine=machine, source=source):
@@ -99,6 +101,9 @@ def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebo
                 left_out.append(f"{title(benchmark.name, benchmark.params)} {benchmark.metric}: {error}")
                 continue
             told += _save(scene, series_id, ids, known, result)
+            for now in result.regressions:
+                if now.state is State.ENVIRONMENT:
+                    moved[now.suspect].append(title(benchmark.name, benchmark.params))
             how = "control" if floor != own.noise else result.detection.noise_source
             _keep(connection, series_id, points, ids, replace(result.detection, noise_source=how))
             suspects += _ask(scene, series_id, ids, points, result)
@@ -108,6 +113,7 @@ def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebo
             _keep(connection, series_id, points, ids, counted)
         if nights:
             _tell(scene, told, nights[-1].label)
+            tell_surroundings(connection, moved, ids, machine=machine, source=source, series=len(watched))
             changed = follow_failures(
                 connection,
                 watched,
