@@ -21,7 +21,7 @@ from bench_data import generator, is_here, real, synthetic, unknown
 from rich.console import Console
 from rich.table import Table
 
-from stepwatch.core.detection import detect
+from stepwatch.core.detection import Growing, detect
 from stepwatch.core.labels import Labelled
 from stepwatch.core.logs import log_points, parse_log
 from stepwatch.core.model import Better
@@ -230,7 +230,9 @@ def _cost(console: Console, verdict: Verdict, peers: Sequence[str], *, many: int
         )
     console.print(table, "")
     verdict.judge("cost at 365", met=ours[1] <= 5, figure=f"{ours[1]:.1f} ms", target="5")
-    verdict.judge("appending a night (all again)", met=ours[1] < 1, figure=f"{ours[1]:.1f} ms", target="1")
+    appended = _append_ms(365)
+    console.print(f"appending a night to 365: {appended:.2f} ms of CPU, the noise known\n")
+    verdict.judge("appending a night", met=appended < 1, figure=f"{appended:.2f} ms", target="1")
     verdict.judge("at 2,000", met=ours[2] <= 30, figure=f"{ours[2]:.1f} ms", target="30")
     begun = time.perf_counter()
     with ProcessPoolExecutor(2) as pool:
@@ -250,6 +252,20 @@ def _stepped(nights: int, seed: int) -> Any:
     for place in random.integers(10, nights - 10, max(1, nights // 100)):
         levels[place:] += random.choice([-1, 1]) * random.uniform(0.02, 0.10)
     return np.exp(levels + random.normal(0, 0.005, nights))
+
+
+def _append_ms(nights: int) -> float:
+    """The CPU milliseconds of one more night, the least of nine."""
+    values = _stepped(nights + 9, 0).tolist()
+    growing = Growing(noise=0.005)
+    for value in values[:nights]:
+        growing.append(value)
+    took = []
+    for value in values[nights:]:
+        begun = time.process_time()
+        growing.append(value)
+        took.append(1000 * (time.process_time() - begun))
+    return min(took)
 
 
 def _busy_ms(seed: int, nights: int = 365) -> float:

@@ -11,13 +11,14 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stepwatch.core.detection.fit import Floats, Loss
 from stepwatch.core.detection.noise import Noise
-from stepwatch.core.detection.prune import Stretch, correlation_factor, middle
+from stepwatch.core.detection.prune import Memo, Stretch, correlation_factor, middle
 from stepwatch.core.detection.settings import DetectionSettings
 from stepwatch.core.model import Dip, Segment, Step
 
@@ -58,6 +59,7 @@ def describe(
     loss: Loss,
     forced: Sequence[int],
     settings: DetectionSettings,
+    memo: Memo,
 ) -> Detection:
     """The Detection of `values` that are cut into `kept` stretches, each change between two being so sure."""
     scaled = np.log(values) / noise.size
@@ -66,7 +68,11 @@ def describe(
     for part in kept:
         inside = scaled[part.start : part.stop]
         offsets[part.start : part.stop] = inside - part.level
-        line = _line(inside, noise.size, settings)
+        line = memo.of(
+            ("line", part.start, part.stop),
+            partial(_line, inside, noise.size, settings),
+            lasts=part.stop < scaled.size,
+        )
         if line is not None:
             offsets[part.start : part.stop] = inside - line
             drifts.append(_drift(part, line, noise.size))

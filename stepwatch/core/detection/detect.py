@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from stepwatch.core.detection.describe import Detection, describe
 from stepwatch.core.detection.fit import Fit, Floats, Grid, Loss, fit_boundaries
 from stepwatch.core.detection.noise import Noise, guess_noise
-from stepwatch.core.detection.prune import REACH, Stretch, prune
+from stepwatch.core.detection.prune import REACH, Memo, Stretch, prune
 from stepwatch.core.detection.settings import DetectionSettings
 from stepwatch.core.model import Segment, Step
 
@@ -86,6 +86,7 @@ class Growing:
         self._loss = Loss(bound=self._settings.bound)
         self._values: list[float] = []
         self._fit: Fit | None = None
+        self._memo = Memo()
 
     def append(self, value: float) -> Detection:
         """What there is to say after one more night. ValueError: `value` is not positive or not finite."""
@@ -108,6 +109,7 @@ class Growing:
             noise=self._noise,
             loss=self._loss,
             settings=self._settings,
+            memo=self._memo,
         )
 
 
@@ -155,8 +157,10 @@ def _conclude(
     settings: DetectionSettings,
     forced: Sequence[int] = (),
     held: Sequence[int] = (),
+    memo: Memo | None = None,
 ) -> Detection:
     """What is left of the boundaries that the fit has found, and what the series is made of with them."""
+    memo = memo or Memo()
     kept, sureness = prune(
         scaled,
         found,
@@ -165,9 +169,12 @@ def _conclude(
         settings=settings,
         forced=forced,
         held=held,
+        memo=memo,
     )
     placed = _place(scaled, kept, loss, forced)
-    return describe(values, placed, sureness, noise=noise, loss=loss, forced=forced, settings=settings)
+    return describe(
+        values, placed, sureness, noise=noise, loss=loss, forced=forced, settings=settings, memo=memo
+    )
 
 
 def _place(scaled: Floats, kept: Sequence[Stretch], loss: Loss, forced: Sequence[int]) -> list[Stretch]:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -42,10 +43,32 @@ class Strength:
     line_z: float
 
 
-def stretches(scaled: Floats, boundaries: Sequence[int], loss: Loss) -> list[Stretch]:
+class Memo:
+    """What was worked out about stretches of a series that only grows: it stays true of those that end before its end."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], Any] = {}
+
+    def of(self, key: tuple[object, ...], work: Callable[[], Any], *, lasts: bool) -> Any:
+        """What `work` says, asked for once where it `lasts`."""
+        if not lasts:
+            return work()
+        if key not in self._known:
+            self._known[key] = work()
+        return self._known[key]
+
+
+def stretches(scaled: Floats, boundaries: Sequence[int], loss: Loss, memo: Memo) -> list[Stretch]:
     """The stretches between `boundaries`, each with its own level."""
+
+    def level(start: int, stop: int) -> float:
+        found: float = memo.of(
+            ("level", start, stop), lambda: level_of(scaled[start:stop], loss), lasts=stop < scaled.size
+        )
+        return found
+
     edges = [0, *boundaries, scaled.size]
-    return [Stretch(start=a, stop=b, level=level_of(scaled[a:b], loss)) for a, b in itertools.pairwise(edges)]
+    return [Stretch(start=a, stop=b, level=level(a, b)) for a, b in itertools.pairwise(edges)]
 
 
 def prune(
@@ -57,12 +80,13 @@ def prune(
     settings: DetectionSettings,
     forced: Sequence[int],
     held: Sequence[int],
+    memo: Memo,
 ) -> tuple[list[Stretch], list[float]]:
     """The stretches that remain, and of each change between two how sure it is: its z over what is asked of one.
 
     `forced` boundaries stay; for the one nearest to each `held` place the thresholds are `hysteresis` times as high.
     """
-    pruning = _Pruning(scaled, boundaries, loss, noise, settings, forced, held)
+    pruning = _Pruning(scaled, boundaries, loss, noise, settings, forced, held, memo)
     while (weakest := pruning.weakest()) is not None:
         pruning.join(weakest, weakest + 1)
     return pruning.kept, pruning.sureness()
@@ -80,10 +104,12 @@ class _Pruning:
         settings: DetectionSettings,
         forced: Sequence[int],
         held: Sequence[int],
+        memo: Memo,
     ) -> None:
+        self._memo = memo
         self._scaled, self._loss, self._noise, self._settings = scaled, loss, noise, settings
         self._forced, self._held = frozenset(forced), held
-        self.kept = stretches(scaled, boundaries, loss)
+        self.kept = stretches(scaled, boundaries, loss, memo)
         self._residuals = loss.fold(residuals_of(scaled, self.kept))
         self._strengths = [self._strength(i) for i in range(len(self.kept) - 1)]
         i = 1
@@ -151,7 +177,14 @@ class _Pruning:
         return min(z, strength.effect / ease)
 
     def _strength(self, i: int) -> Strength:
-        old, new, settings = self.kept[i], self.kept[i + 1], self._settings
+        old, new = self.kept[i], self.kept[i + 1]
+        found: Strength = self._memo.of(
+            ("strength", old, new), lambda: self._work_out(old, new), lasts=new.stop < self._scaled.size
+        )
+        return found
+
+    def _work_out(self, old: Stretch, new: Stretch) -> Strength:
+        settings = self._settings
         size = abs(new.level - old.level)
         spread = max(1.0, 1.4826 * middle(np.abs(self._residuals[old.start : new.stop])))
         error = spread * math.sqrt(1 / (old.stop - old.start) + 1 / (new.stop - new.start))
