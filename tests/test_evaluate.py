@@ -120,7 +120,7 @@ class TestCommands:
         (row,) = terminal("evaluate", file, "--no-peers", "--json").document
         assert (row["detector"], row["precision"], row["recall"]) == ("stepwatch", 1.0, 1.0)
         in_words = terminal("evaluate", file, "--no-peers").out
-        assert in_words.startswith("1 series, 40 nights, 1 steps\n")
+        assert in_words.startswith("1 series, 40 nights, 1 labelled steps\n")
         assert "stepwatch  1.000" in in_words
 
     @pytest.mark.install
@@ -144,15 +144,14 @@ class TestCommands:
     def test_what_people_say_is_what_it_is_measured_by(self, terminal: Terminal) -> None:
         assert terminal.refuses("evaluate", "--stored").startswith("nobody has labelled a step yet")
         terminal("import-logs", GUIDE, "--benchmark", "xlb.mlups")
-        assert (
-            terminal("label", "real", "--regression", "1", "--by", "ann").out
-            == "(2023-07-21, 2023-07-25] is real\n"
+        assert terminal("label", "real", "--regression", "1", "--by", "ann").out == (
+            "xlb.mlups value on imported of logs: (2023-07-21, 2023-07-25] is real\n"
         )
         step = ("--benchmark", "xlb.mlups", "--through", "2023-08-26")
         assert terminal("label", "noise", *step, "--note", "a guess").out.endswith("is noise\n")
         (row,) = terminal("evaluate", "--stored", "--no-peers", "--json").document
         assert (row["precision"], row["recall"]) == (0.5, 1.0)
-        assert terminal("label", "real", *step).out == "(2023-08-24, 2023-08-26] is real\n"
+        assert terminal("label", "real", *step).out.endswith(": (2023-08-24, 2023-08-26] is real\n")
         (row,) = terminal("evaluate", "--stored", "--no-peers", "--json").document
         assert (row["precision"], row["recall"], row["online"]["delay_median"]) == (1.0, 1.0, 4.0)
 
@@ -197,14 +196,22 @@ class TestCommands:
         assert [(a["after"], a["through"], a["raised"], a["kind"]) for a in document["alerts"]] == [
             ("n19", "n20", "n24", "regression")
         ]
+        assert terminal.refuses("replay", file).startswith("a CSV doesn't say which way is good; --better")
         file.write_text("time,value\na,1\na,2\n", encoding="utf-8")
-        assert "the time 'a' is there twice" in terminal.refuses("replay", file)
+        assert "the time 'a' is there twice" in terminal.refuses("replay", file, "--better", "lower")
+        file.write_text("when,value\na,1\n", encoding="utf-8")
+        assert terminal.refuses("replay", file, "--better", "lower").startswith(f"{file}: there is no column")
+        assert terminal.refuses("import-logs", file, "--benchmark", "a").startswith(
+            f"{file} is no log; accepted"
+        )
 
     @pytest.mark.usefixtures("database")
     def test_a_shadow_says_what_only_one_of_both_says(
         self, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         terminal("import-logs", GUIDE, "--benchmark", "xlb.mlups")
+        assert terminal.refuses("shadow").startswith("[shadow] sets nothing, so there is nothing to compare")
+        monkeypatch.setenv("STEPWATCH_SHADOW__CONFIRM_RESULTS", "4")
         assert terminal("shadow").err.strip() == "both say the same"
         monkeypatch.setenv("STEPWATCH_SHADOW__MIN_EFFECT", "0.03")
         (only,) = terminal("shadow", "--json").document

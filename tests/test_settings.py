@@ -159,7 +159,7 @@ def test_the_named_file_is_read_in_place_of_the_one_at_hand(
         ),
         (
             "[machines.gpu]\ncores = 1\n",
-            "unknown key machines.gpu.cores; accepted are accelerator, autotuning, core, runner",
+            "unknown key machines.gpu.cores; accepted are accelerator, autotuning, control_days, core,",
         ),
         (
             "[transports.slack]\nenable = true\n",

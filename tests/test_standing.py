@@ -51,7 +51,7 @@ def test_what_is_said_leads_to(before: Standing, what: Said, after: Standing) ->
         (ACKNOWLEDGED, said(Action.ACK), "it is acknowledged already"),
         (NONE, said(Action.REOPEN), "it is open already"),
         (RESTED, said(Action.REOPEN), "it is open already"),
-        (NONE, said(Action.SNOOZE), "a snooze ends later than now; accepted is a day after today"),
+        (NONE, said(Action.SNOOZE), "until is missing; accepted is a day after today"),
         (NONE, said(Action.SNOOZE, until=EARLIER), "a snooze ends later than now"),
         (NONE, said(Action.ASSIGN), "whom it is for is missing; accepted is a name"),
         (NONE, said(Action.DISMISS), "a reason is missing; accepted is a sentence"),

@@ -139,6 +139,9 @@ def _show(database: Any, number: int, *, as_json: bool) -> None:
     write(f"bisection {number} of ({found['good']}, {found['bad']}]: {found['state']}")
     for culprit in found["culprits"]:
         write(f"{culprit['kind']}: {culprit['reason']}")
+    write("a value is a multiple of the good end, measured beside it")
+    for probe in found["probes"]:
+        probe["value"] = None if probe["value"] is None else f"x {probe['value']:.3g}"
     show_table(
         found["probes"], ("jax", "xla", "outcome", "value", "repeats", "reason"), empty="nothing tried yet"
     )

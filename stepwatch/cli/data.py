@@ -100,6 +100,17 @@ def replay(
 
     if bool(files) == bool(stored):
         raise Refusal("accepted is either FILES or --stored NAME")
+    context = click.get_current_context()
+    given = {
+        name: context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+        for name in ("unit", "better")
+    }
+    if files and files[0].suffix == ".csv":
+        if not given["better"]:
+            raise Refusal(
+                "a CSV doesn't say which way is good; --better lower (a time) or higher (a rate) does"
+            )
+        unit = unit if given["unit"] else ""
     log = None
     try:
         if stored is not None:
@@ -171,7 +182,10 @@ def _csv_points(files: Sequence[Path]) -> list[Point]:
     """The nights of one CSV; their times are labels as written, in the order of the file."""
     if len(files) > 1:
         raise Refusal("accepted is one CSV at a time")
-    series = parse_csv(_text(files[0]))
+    try:
+        series = parse_csv(_text(files[0]))
+    except ValueError as error:
+        raise Refusal(f"{files[0]}: {error}") from None
     if len(set(series.times)) < len(series.times):
         again = next(time for time in series.times if series.times.count(time) > 1)
         raise Refusal(f"{files[0]}: the time {again!r} is there twice")
@@ -205,6 +219,8 @@ def import_logs(
     as_json: bool,
 ) -> None:
     """Store the nights of a log as a series; importing twice changes nothing.
+
+    The steps in it are told by the next `stepwatch deliver`, like any others.
 
     FILES are what `grep MLUPS OUT*` prints, or the raw files OUT-07-06 and so on.
     """
@@ -247,6 +263,10 @@ def import_logs(
 
 def _read(files: Sequence[Path], pattern: str, year: int | None) -> LogNights:
     """The nights of the files; the lines that were not taken go to standard error with their numbers."""
+    if files[0].suffix == ".csv":
+        raise Refusal(
+            f"{files[0]} is no log; accepted is what `grep MLUPS OUT*` prints (`replay` and `detect` read a CSV)"
+        )
     found = re.search(r"(19|20)\d\d", files[0].name)
     if year is None and found is None:
         raise Refusal(f"{files[0]} has no year in its name; --year gives it")

@@ -33,7 +33,8 @@ EXPECTED = (
 @click.option(
     "--state",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The folder with the embedded database and what belongs to it (the demo's: .stepwatch/demo).",
+    help="The folder with the embedded database and what belongs to it (the demo's: .stepwatch/demo); it counts over"
+    " STEPWATCH_DATABASE_URL.",
 )
 def command(state: Path | None) -> None:
     """stepwatch: nightly benchmarks of JAX and XLA, the steps in them, and the commits that did it."""

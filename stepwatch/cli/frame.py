@@ -30,10 +30,10 @@ class Refusal(click.ClickException):
 
 
 def settings_in_force() -> Settings:
-    """The settings, with `--state` over them."""
+    """The settings, with `--state` over them: then the database is the one in that folder, whatever else is set."""
     loaded = configuration.load()
     state = click.get_current_context().find_root().params.get("state")
-    return loaded if state is None else loaded.model_copy(update={"state": state})
+    return loaded if state is None else loaded.model_copy(update={"state": state, "database_url": None})
 
 
 @contextlib.contextmanager
@@ -67,7 +67,9 @@ def show_table(rows: Sequence[Mapping[str, Any]], columns: Iterable[str], *, emp
         click.echo(empty)
         return
     names = list(columns)
-    table = Table(*names, box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")  # nothing is cut off, however narrow the terminal
     for row in rows:
         table.add_row(*("" if row.get(name) is None else str(row[name]) for name in names))
     # a pipe gets whole lines, not lines broken at 80 columns

@@ -62,11 +62,12 @@ def evaluate(labels: Path | None, *, stored: bool, peers: bool, as_json: bool) -
         raise Refusal("accepted is either LABELS, a JSON file, or --stored")
     if labels is None:
         with opened() as (settings, database), database.begin() as connection:
-            series = stored_labels(connection)
+            stored_series = stored_labels(connection, wiring.rulebook(settings))
+        series, said = [each for each, _ in stored_series], [answer for _, answer in stored_series]
         if not series:
             raise Refusal("nobody has labelled a step yet; `stepwatch label` does")
     else:
-        settings = settings_in_force()
+        settings, said = settings_in_force(), []
         try:
             series = read_labels(labels.read_text(encoding="utf-8"))
         except (ValueError, UnicodeDecodeError) as error:
@@ -79,6 +80,7 @@ def evaluate(labels: Path | None, *, stored: bool, peers: bool, as_json: bool) -
                 series,
                 settings=wiring.rulebook(settings).triage,
                 peers=wiring.peers(settings) if peers else None,
+                said=said,
                 progress=lambda detector: display.update(task, description=f"asking {detector}"),
             )
         ]
@@ -86,8 +88,12 @@ def evaluate(labels: Path | None, *, stored: bool, peers: bool, as_json: bool) -
         show_json(rows)
         return
     steps = sum(len(each.truth) for each in series)
-    write(f"{len(series)} series, {sum(len(each.values) for each in series)} nights, {steps} steps")
+    write(f"{len(series)} series, {sum(len(each.values) for each in series)} nights, {steps} labelled steps")
     show_table([_in_words(row) for row in rows], COLUMNS, empty="")
+    write(
+        "delay and p90: results from the first on a new level to the alert, the median and nine in ten; false alerts, flips"
+        " (said, then taken back) and those said twice for 1000 series-nights"
+    )
 
 
 def _in_words(row: dict[str, Any]) -> dict[str, str]:
@@ -139,7 +145,7 @@ def label(
             series_id, through = found["series_id"], found["through"]
         else:
             series_id = find_series(connection, str(benchmark), machine=machine, source=source)
-        after = label_step(
+        said = label_step(
             connection,
             series_id,
             through=str(through),
@@ -147,7 +153,7 @@ def label(
             author=author or getpass.getuser(),
             note=note,
         )
-    write(f"({after}, {through}] is {verdict}")
+    write(said)
 
 
 @click.command()
@@ -163,6 +169,8 @@ def shadow(*, nights: int | None, as_json: bool) -> None:
     from stepwatch import wiring
     from stepwatch.jobs.history import difference_json, difference_text, differences
 
+    if not settings_in_force().shadow.model_dump(exclude_none=True):
+        raise Refusal("[shadow] sets nothing, so there is nothing to compare; accepted are thresholds in it")
     with opened() as (settings, database), progress() as display:
         task = display.add_task("playing")
         found = list(

@@ -107,9 +107,16 @@ _acting(
     Action.SNOOZE,
     "Hear nothing of it, and search nothing, until a UTC day.",
     _REMARK,
-    click.option("--until", type=click.DateTime(["%Y-%m-%d"]), required=True),
+    click.option(
+        "--until", type=click.DateTime(["%Y-%m-%d"]), required=True, help="The day, such as 2027-01-05."
+    ),
 )
-_acting(Action.ASSIGN, "Say whom it is for.", _REMARK, click.option("--to", "assignee", required=True))
+_acting(
+    Action.ASSIGN,
+    "Say whom it is for.",
+    _REMARK,
+    click.option("--to", "assignee", required=True, help="A name."),
+)
 _acting(
     Action.DISMISS,
     "Hear nothing more of it, for a reason.",

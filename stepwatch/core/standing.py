@@ -87,8 +87,9 @@ def _refusal(before: Standing, said: Said, now: dt.datetime) -> str | None:
             "it is acknowledged already",
         ),
         (action is Action.REOPEN and disposition is Disposition.NONE, "it is open already"),
+        (action is Action.SNOOZE and said.until is None, "until is missing; accepted is a day after today"),
         (
-            action is Action.SNOOZE and (said.until is None or said.until <= now),
+            action is Action.SNOOZE and said.until is not None and said.until <= now,
             "a snooze ends later than now; accepted is a day after today",
         ),
         (action is Action.ASSIGN and not said.assignee, "whom it is for is missing; accepted is a name"),

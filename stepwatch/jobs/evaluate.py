@@ -8,7 +8,7 @@ are on the new level; that helps each of them.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from stepwatch.core.detection import detect
 from stepwatch.core.labels import Labelled
 from stepwatch.core.model import Better, Point
 from stepwatch.core.scores import FIRST, Night, Score, held, score, whole
-from stepwatch.jobs.replay import replay
+from stepwatch.jobs.replay import Replay, replay
 from stepwatch.runners.peers import Peers
 
 OURS = "stepwatch"
@@ -38,9 +38,12 @@ def evaluate(
     *,
     settings: TriageSettings,
     peers: Peers | None,
+    said: Sequence[tuple[list[int], Night]] = (),
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[Row]:
     """A row for each detector, ours first; without `peers` ours alone.
+
+    `said` are our own answers where they are known already, of each whole series and night by night.
 
     Raises:
         UnreachableError: the peers' environment can't be made now.
@@ -48,7 +51,9 @@ def evaluate(
     rows = []
     for detector in (OURS, *(peers.names() if peers else ())):
         progress(detector)
-        if detector == OURS or peers is None:
+        if detector == OURS and said:
+            answers, nights = [answer for answer, _ in said], [night for _, night in said]
+        elif detector == OURS or peers is None:
             answers = [places(one, settings) for one in series]
             nights = [watch(one, settings) for one in series]
         else:
@@ -78,9 +83,16 @@ def watch(series: Labelled, settings: TriageSettings | None = None) -> Night:
         Point(label=str(i), at=start + dt.timedelta(days=i), value=value)
         for i, value in enumerate(series.values)
     ]
-    said = replay(points, better=Better.LOWER, noise=series.noise, settings=settings).said
-    alerts = {(int(one.saying.suspect.through), int(one.on)) for one in said if one.saying.suspect}
-    return Night(alerts=sorted(alerts), flips=sum(one.saying.suspect is None for one in said))
+    played = replay(points, better=Better.LOWER, noise=series.noise, settings=settings)
+    return night_of(played, {point.label: place for place, point in enumerate(points)})
+
+
+def night_of(played: Replay, places: Mapping[str, int]) -> Night:
+    """What a replay has said, by the places of the nights among those with a result."""
+    alerts = {
+        (places[one.saying.suspect.through], places[one.on]) for one in played.said if one.saying.suspect
+    }
+    return Night(alerts=sorted(alerts), flips=sum(one.saying.suspect is None for one in played.said))
 
 
 def row_json(row: Row) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from stepwatch.core.labels import Labelled
 from stepwatch.core.model import Label, Series, title
 from stepwatch.core.recheck import control_noise
 from stepwatch.core.rules import Rulebook, SeriesSettings
+from stepwatch.core.scores import Night
+from stepwatch.jobs.evaluate import night_of
 from stepwatch.jobs.open_bisection import RefusedError
 from stepwatch.jobs.replay import Replay, Said, replay
 from storage import labels, rechecks, steps
@@ -48,7 +50,9 @@ def find_series(
     if not here:
         raise RefusedError(f"no series {name} is stored; `stepwatch benchmarks list` names those that are")
     choices = ", ".join(sorted(_where(series) for series in here.values()))
-    raise RefusedError(f"{name} is several series; accepted is one of {choices} (--machine, --source)")
+    raise RefusedError(
+        f"{name} is several series: {choices}; accepted is a name with its parameters, --machine or --source"
+    )
 
 
 def replay_stored(
@@ -131,7 +135,7 @@ def label_step(
     author: str,
     note: str | None,
 ) -> str:
-    """Store what a person says of the step whose first night on the new level is `through`; returns the night before.
+    """Store what a person says of the step whose first night on the new level is `through`; returns it in words.
 
     Said again, the new word counts.
 
@@ -156,11 +160,14 @@ def label_step(
         author=author,
         note=note,
     )
-    return after
+    return f"{_where(load_series(connection, series_id))}: ({after}, {through}] is {verdict.value}"
 
 
-def stored_labels(connection: Connection) -> list[Labelled]:
-    """The series of which people have labelled a step: what is real is true, what is noise or environment is wrong."""
+def stored_labels(connection: Connection, rules: Rulebook) -> list[tuple[Labelled, tuple[list[int], Night]]]:
+    """The series of which people have labelled a step, and what we say of each with the re-measurements that were made.
+
+    What is real is true, what is noise or environment is wrong.
+    """
     found = []
     for number, said in labels.labels(connection).items():
         series = load_series(connection, number)
@@ -170,14 +177,16 @@ def stored_labels(connection: Connection) -> list[Labelled]:
         kept = [(label, value) for label, value in values if value is not None]
         places = {label: place for place, (label, _) in enumerate(kept)}
         here = {places[night]: verdict for night, verdict in said.items() if places.get(night)}
-        found.append(
-            Labelled(
-                key=_where(series),
-                values=[value for _, value in kept],
-                truth=[place for place, verdict in here.items() if verdict is Label.REAL],
-                wrong=[place for place, verdict in here.items() if verdict is not Label.REAL],
-            )
+        own = rules.of(title(series.benchmark.name, series.benchmark.params))
+        played = replay_stored(connection, number, own)
+        labelled = Labelled(
+            key=_where(series),
+            values=[value for _, value in kept],
+            truth=[place for place, verdict in here.items() if verdict is Label.REAL],
+            wrong=[place for place, verdict in here.items() if verdict is not Label.REAL],
+            noise=own.noise,
         )
+        found.append((labelled, ([step.index for step in played.steps], night_of(played, places))))
     return found
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwatch.core.course import TriageSettings
-from stepwatch.core.model import Better, Evidence, Point, Regression, SuspectRange
+from stepwatch.core.model import Better, Evidence, Point, Regression, Step, SuspectRange
 from stepwatch.core.triage import DipNights, Saying, Telling, triage
 
 
@@ -32,6 +32,7 @@ class Replay:
     said: tuple[Said, ...]
     regressions: tuple[Regression, ...]
     dips: tuple[DipNights, ...]
+    steps: tuple[Step, ...]
 
 
 def replay(
@@ -53,6 +54,7 @@ def replay(
     """
     known: tuple[Regression, ...] = ()
     dips: tuple[DipNights, ...] = ()
+    steps: tuple[Step, ...] = ()
     said: list[Said] = []
     quiet = 0 if last is None else max(0, len(points) - last)
     for n, point in enumerate(points, start=1):
@@ -69,9 +71,9 @@ def replay(
             settings=settings,
             exact=exact,
         )
-        known, dips = night.regressions, night.dips
+        known, dips, steps = night.regressions, night.dips, night.detection.steps
         said += [Said(on=point.label, saying=saying) for saying in night.said if n > quiet]
-    return Replay(unit=unit, said=tuple(said), regressions=known, dips=dips)
+    return Replay(unit=unit, said=tuple(said), regressions=known, dips=dips, steps=steps)
 
 
 def replay_json(played: Replay) -> dict[str, list[dict[str, Any]]]:

@@ -40,7 +40,7 @@ def say(
             try:
                 after = stand(before, said, now=now)
             except ValueError as error:
-                raise RefusedError(f"regression {number}: {error}") from None
+                raise RefusedError(f"regression {number}: {error}; nothing is stored") from None
             remark = save_standing(connection, number, after, said)
             if of_incident is not None:
                 remarks[of_incident] = remark
