@@ -33,7 +33,7 @@ class ConfigError(Exception):
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class MachineSettings(_Section):
@@ -43,7 +43,7 @@ class MachineSettings(_Section):
     accelerator: str = "cpu"
     core: int | None = Field(default=None, ge=0)
     autotuning: Path | None = None
-    control_days: float = Field(default=7, ge=0)
+    control_days: float = Field(default=7, ge=0, le=36500)
 
 
 class EarlierSettings(_Section):
@@ -72,7 +72,7 @@ class ReleasesSettings(_Section):
 def _expression(text: str) -> str:
     try:
         re.compile(text)
-    except re.error as error:
+    except (re.error, RecursionError) as error:
         raise ValueError(f"a regular expression ({error})") from None
     return text
 
@@ -243,7 +243,12 @@ def _anchored(settings: Settings, file: Path | None) -> Settings:
     def whole(path: Path, *location: str) -> Path:
         in_file = file is not None and _place([*location], file) == str(file)
         base = file.resolve().parent if file is not None and in_file else Path.cwd()
-        return base / path.expanduser()
+        try:
+            return base / path.expanduser()
+        except RuntimeError:
+            raise ConfigError(
+                f"{_place([*location], file)}: {'.'.join(location)} = {str(path)!r} is not accepted; accepted is a path"
+            ) from None
 
     suites = {
         name: suite.model_copy(update={"folder": whole(suite.folder, "suites", name, "folder")})

@@ -253,6 +253,12 @@ class TestDetect:
             file.write_bytes(text)
             assert terminal.refuses("detect", file).startswith(f"{file}: {sentence}")
 
+    @pytest.mark.parametrize("words", [("detect", "--noise", "nan"), ("replay", "--min-effect", "nan")])
+    def test_what_is_no_number(self, terminal: Terminal, words: tuple[str, ...]) -> None:
+        done = terminal(words[0], GUIDE, *words[1:])
+        assert done.code == 2
+        assert "nan is not accepted; accepted is a number" in done.err
+
     def test_noise_goes_with_a_file(self, terminal: Terminal) -> None:
         assert terminal.refuses("detect", "--noise", "0.1").startswith("--noise goes with a FILE; ")
 

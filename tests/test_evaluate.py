@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,22 @@ class TestLabels:
             ({"series": [labelled(steps=None)]}, "series 'a': steps is not accepted"),
             ({"series": [labelled(ambiguous=[0])]}, "series 'a': ambiguous is not accepted"),
             (
+                {"series": [labelled(y=[1, 1e308])]},
+                "series 'a': y is not accepted; accepted is a list of pos",
+            ),
+            (
+                {"series": [labelled(y=[1, 10**400])]},
+                "series 'a': y is not accepted; accepted is a list of pos",
+            ),
+            (
+                {"series": [labelled(y=[None], steps=[])]},
+                "series 'a': y has no values; accepted is one or more",
+            ),
+            (
+                {"series": [labelled(y=[1, 2, None], steps=[2])]},
+                "series 'a': a step after the last value is not",
+            ),
+            (
                 {"series": [labelled(noise=2)]},
                 "series 'a': noise 2 is not accepted; accepted is a number from",
             ),
@@ -63,6 +80,14 @@ class TestLabels:
         with pytest.raises(ValueError, match="accepted") as error:
             read_labels(json.dumps(document))
         assert str(error.value).startswith(sentence)
+
+    def test_a_step_that_is_named_twice_is_one(self) -> None:
+        (one,) = read_labels(json.dumps({"series": [labelled(steps=[2, 3, 3])]}))
+        assert one.truth == [2]
+
+    def test_a_file_that_is_too_deep(self) -> None:
+        with pytest.raises(ValueError, match="it is not JSON"):
+            read_labels("[" * 100_000)
 
 
 class TestScores:
@@ -139,6 +164,12 @@ class TestCommands:
             "KernelCPD, swept",
         ]
         assert all(row["recall"] == 1.0 for row in rows), "so clear a step is seen by all"
+        peers = tmp_path / "cache" / "peers"
+        shutil.rmtree(next(peers.glob("lib/python*/site-packages/ruptures")))
+        assert "KernelCPD gives no answer: ModuleNotFoundError" in terminal.refuses("evaluate", file)
+        assert len(terminal("evaluate", file, "--json").document) == 7, "it is made again"
+        left = {each.name for each in peers.parent.iterdir() if each.name.startswith("peers")}
+        assert left == {"peers", "peers.lock"}, "and nothing is left beside it"
 
     @pytest.mark.usefixtures("database")
     def test_what_people_say_is_what_it_is_measured_by(self, terminal: Terminal) -> None:
@@ -171,6 +202,15 @@ class TestCommands:
             ),
             (("replay", "--stored", "x"), "no series x is stored; `stepwatch benchmarks list` names those"),
             (("replay",), "accepted is either FILES or --stored NAME"),
+            (("replay", "--stored", "xlb.mlups", "--better", "lower"), "--better goes with FILES"),
+            (
+                ("label", "real", "--regression", "1", "--machine", "x"),
+                "--machine and --source go with --bench",
+            ),
+            (
+                ("label", "real", "--regression", "1", "--note", "a\x1b[31m"),
+                "accepted are printable characters",
+            ),
             (("evaluate",), "accepted is either LABELS, a JSON file, or --stored"),
         ],
     )

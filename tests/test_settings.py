@@ -210,6 +210,14 @@ def test_the_named_file_is_read_in_place_of_the_one_at_hand(
             "[[rules]]\nmatch = 'a'\nmuted = true\n",
             "unknown key rules.0.muted; accepted are confirm_results, direction, match, min_effect, mute,",
         ),
+        (
+            "[thresholds]\nsuspect_change = inf\n",
+            "thresholds.suspect_change = inf is not accepted; accepted is",
+        ),
+        (
+            "[machines.local]\nautotuning = '~nobody-here/x'\n",
+            "machines.local.autotuning = '~nobody-here/x' is not",
+        ),
         ("thresholds = 3\n", "thresholds = 3 is not accepted; accepted is a valid table"),
         ("[sources.Big]\n", "the name 'Big' in sources is not accepted; accepted are a-z, 0-9, _, . and -"),
         ("machine = 'gpu'\n", "machine = 'gpu' is not configured; accepted is one of local"),

@@ -53,6 +53,9 @@ def test_what_is_said_leads_to(before: Standing, what: Said, after: Standing) ->
         (RESTED, said(Action.REOPEN), "it is open already"),
         (NONE, said(Action.SNOOZE), "until is missing; accepted is a day after today"),
         (NONE, said(Action.SNOOZE, until=EARLIER), "a snooze ends later than now"),
+        (NONE, said(Action.ASSIGN, assignee="  "), "'  ' is not accepted; accepted are 1 to 500 characters"),
+        (NONE, said(Action.ACK, reason="a\nb"), "'a\\nb' is not accepted; accepted are printable characters"),
+        (NONE, said(Action.ACK, reason="\udcff"), "'\\udcff' is not accepted; accepted are printable"),
         (NONE, said(Action.ASSIGN), "whom it is for is missing; accepted is a name"),
         (NONE, said(Action.DISMISS), "a reason is missing; accepted is a sentence"),
     ],
@@ -105,6 +108,11 @@ class TestCommands:
         assert ": assigned to bob by ann: knows loops\n" in shown
         assert terminal("regressions", "show", "1", "--json").document["remarks"][0]["action"] == "ack"
         assert self.waiting(database) == [1], "it is searched all the same"
+
+    @pytest.mark.usefixtures("place")
+    def test_a_number_that_is_given_twice_is_one(self, terminal: Terminal, database: Database) -> None:
+        terminal("regressions", "ack", "1", "1")
+        assert ask(database, "select count(*) from reporting.remarks") == [(1,)]
 
     def test_what_is_dismissed_is_quiet_until_it_is_reopened(
         self, terminal: Terminal, place: Any, database: Database

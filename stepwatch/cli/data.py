@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from stepwatch.cli.frame import Refusal, as_json, opened, say, show_json, write
+from stepwatch.cli.frame import Refusal, as_json, finite, opened, say, show_json, write
 from stepwatch.core.logs import LogNights, log_points, parse_files, parse_log
 from stepwatch.core.model import Benchmark, Better, Point, title
 from stepwatch.core.rules import Rule, Rulebook
@@ -58,11 +58,16 @@ def _threshold_options(command: Callable[..., Any]) -> Callable[..., Any]:
     share = click.FloatRange(min=0, max=1, min_open=True, max_open=True)
     for option in (
         click.option(
-            "--suspect-change", type=click.FloatRange(min=0, min_open=True), help="In place of the settings'."
+            "--suspect-change",
+            type=click.FloatRange(min=0, min_open=True),
+            callback=finite,
+            help="In place of the settings'.",
         ),
         click.option("--confirm-results", type=click.IntRange(min=1), help="In place of the settings'."),
-        click.option("--min-effect", type=share, help="In place of the settings'."),
-        click.option("--noise", type=share, help="The known relative noise, such as 0.0005."),
+        click.option("--min-effect", type=share, callback=finite, help="In place of the settings'."),
+        click.option(
+            "--noise", type=share, callback=finite, help="The known relative noise, such as 0.0005."
+        ),
     ):
         command = option(command)
     return command
@@ -103,9 +108,12 @@ def replay(
     context = click.get_current_context()
     given = {
         name: context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
-        for name in ("unit", "better")
+        for name in ("unit", "better", "pattern", "year", "machine", "source")
     }
-    if files and files[0].suffix == ".csv":
+    for name in ("unit", "better", "pattern", "year") if stored else ("machine", "source"):
+        if given[name]:
+            raise Refusal(f"--{name} goes with {'FILES' if stored else '--stored'}")
+    if files and files[0].suffix.lower() == ".csv":
         if not given["better"]:
             raise Refusal(
                 "a CSV doesn't say which way is good; --better lower (a time) or higher (a rate) does"
@@ -150,7 +158,7 @@ def _points(
     files: Sequence[Path], pattern: str, year: int | None
 ) -> tuple[LogNights | None, Sequence[Point]]:
     """The nights of the files, and the log that they are from where it is one."""
-    if files[0].suffix == ".csv":
+    if files[0].suffix.lower() == ".csv":
         return None, _csv_points(files)
     log = _read(files, pattern, year)
     return log, log_points(log.nights)
@@ -263,7 +271,7 @@ def import_logs(
 
 def _read(files: Sequence[Path], pattern: str, year: int | None) -> LogNights:
     """The nights of the files; the lines that were not taken go to standard error with their numbers."""
-    if files[0].suffix == ".csv":
+    if files[0].suffix.lower() == ".csv":
         raise Refusal(
             f"{files[0]} is no log; accepted is what `grep MLUPS OUT*` prints (`replay` and `detect` read a CSV)"
         )

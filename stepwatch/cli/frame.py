@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -27,6 +28,13 @@ class Refusal(click.ClickException):
     """What was asked for can't be done; the sentence says why and what is accepted."""
 
     exit_code = 1
+
+
+def finite(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    """Refuse what is no number, which no range does."""
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is not accepted; accepted is a number", param=parameter)
+    return value
 
 
 def settings_in_force() -> Settings:

@@ -137,6 +137,8 @@ def label(
 
     if (number is None) == (benchmark is None) or (benchmark is None) != (through is None):
         raise Refusal("accepted is either --regression, or --benchmark with --through")
+    if number is not None and (machine or source):
+        raise Refusal("--machine and --source go with --benchmark")
     with opened() as (_, database), database.begin() as connection:
         if number is not None:
             found = read(connection, number)

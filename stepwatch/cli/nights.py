@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stepwatch.cli.frame import Refusal, as_json, opened, progress, say, show_json, write
+from stepwatch.cli.frame import Refusal, as_json, finite, opened, progress, say, show_json, write
 from stepwatch.core.model import Origin
 from stepwatch.jobs.resolve import NoNightError
 from storage.rows import Database
@@ -82,6 +82,7 @@ def backfill(
 @click.option(
     "--noise",
     type=click.FloatRange(min=0, max=1, min_open=True, max_open=True),
+    callback=finite,
     help="The known relative noise of FILE's values, such as 0.0005.",
 )
 @as_json

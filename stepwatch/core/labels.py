@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from stepwatch.core.detection.detect import LARGEST
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ def read_labels(text: str) -> list[Labelled]:
     """
     try:
         document = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error}") from None
     series = document.get("series") if isinstance(document, dict) else None
     if not isinstance(series, list) or not series:
@@ -58,6 +59,9 @@ def _labelled(entry: Any, number: int) -> Labelled:
         raise ValueError(
             f"series {key!r}: y is not accepted; accepted is a list of positive numbers and null"
         )
+    kept = [float(value) for value in values if value is not None]
+    if not kept:
+        raise ValueError(f"series {key!r}: y has no values; accepted is one or more")
     noise = entry.get("noise")
     if noise is not None and not (_is_positive(noise) and noise < 1):
         raise ValueError(f"series {key!r}: noise {noise!r} is not accepted; accepted is a number from 0 to 1")
@@ -67,12 +71,16 @@ def _labelled(entry: Any, number: int) -> Labelled:
         [present[place] for place in _places(entry, key, name, len(values))]
         for name in ("steps", "ambiguous")
     )
-    kept = [float(value) for value in values if value is not None]
+    truth, maybe = (list(dict.fromkeys(places)) for places in (truth, maybe))
+    if max([*truth, *maybe], default=0) >= len(kept):
+        raise ValueError(
+            f"series {key!r}: a step after the last value is not accepted; accepted is one at a value"
+        )
     return Labelled(key=key, values=kept, truth=truth, maybe=maybe, noise=noise)
 
 
 def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+    return isinstance(value, int | float) and not isinstance(value, bool) and 1 / LARGEST < value < LARGEST
 
 
 def _places(entry: dict[str, Any], key: str, name: str, count: int) -> list[int]:

@@ -22,6 +22,7 @@ _LEADS_TO = {
     Action.DISMISS: Disposition.DISMISSED,
     Action.REOPEN: Disposition.NONE,
 }
+TEXT_MAX = 500
 QUIET = frozenset({Disposition.SNOOZED, Disposition.DISMISSED})
 
 
@@ -75,8 +76,22 @@ def stand(standing: Standing, said: Said, *, now: dt.datetime) -> Standing:
     return replace(before, disposition=_LEADS_TO[said.action], until=until)
 
 
+def odd_text(text: str | None) -> str | None:
+    """Why a text can't be kept and shown as it is; None where it can."""
+    if text is None:
+        return None
+    if not text.strip() or len(text) > TEXT_MAX:
+        return f"{text[:40]!r} is not accepted; accepted are 1 to {TEXT_MAX} characters"
+    if not text.isprintable():  # control characters, and what is no UTF-8
+        return f"{text[:40]!r} is not accepted; accepted are printable characters on one line"
+    return None
+
+
 def _refusal(before: Standing, said: Said, now: dt.datetime) -> str | None:
     action, disposition = said.action, before.disposition
+    odd = next((why for why in map(odd_text, (said.author, said.assignee, said.reason)) if why), None)
+    if odd is not None:
+        return odd
     refusals = (
         (
             disposition is Disposition.DISMISSED and action is not Action.REOPEN,

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stepwatch.core.detection.detect import LARGEST
 from stepwatch.core.model import Outcome
 from stepwatch.core.units import format_value
 
@@ -179,7 +180,7 @@ def strips(rows: Sequence[Sequence[float]]) -> list[list[float]]:
 
 
 def _measured(night: Facts) -> bool:
-    return night["outcome"] == Outcome.OK and night["value"] is not None and math.isfinite(night["value"])
+    return night["outcome"] == Outcome.OK and night["value"] is not None and abs(night["value"]) < LARGEST
 
 
 def _values(measured: Sequence[Facts]) -> list[float]:

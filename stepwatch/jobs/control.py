@@ -33,6 +33,8 @@ def control(place: Workplace) -> bool:
         measured = measured_nights(connection, machine=place.machine.name, source=place.source)
         pinned = _pinned(connection, place, [pair for _, pair in measured])
         if pinned is None:
+            if place.control is not None:
+                place.say(f"the control {place.control} is not measured: no such night is known with a pair")
             return False
         last = last_measured(connection, pinned, machine=place.machine.name)
         # at most one an hour: what was suspected since then waits for the next night

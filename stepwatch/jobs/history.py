@@ -14,6 +14,7 @@ from stepwatch.core.model import Label, Series, title
 from stepwatch.core.recheck import control_noise
 from stepwatch.core.rules import Rulebook, SeriesSettings
 from stepwatch.core.scores import Night
+from stepwatch.core.standing import odd_text
 from stepwatch.jobs.evaluate import night_of
 from stepwatch.jobs.open_bisection import RefusedError
 from stepwatch.jobs.replay import Replay, Said, replay
@@ -93,10 +94,13 @@ def differences(
             series = load_series(connection, number)
             name = title(series.benchmark.name, series.benchmark.params)
             progress(done, len(numbers), name)
-            played = {
-                which: replay_stored(connection, number, book.of(name), nights=nights).said
-                for which, book in (("live", live), ("shadow", shadow))
-            }
+            try:
+                played = {
+                    which: replay_stored(connection, number, book.of(name), nights=nights).said
+                    for which, book in (("live", live), ("shadow", shadow))
+                }
+            except ValueError:
+                continue  # no step is looked for in it, by neither
         for which, other in (("live", "shadow"), ("shadow", "live")):
             known = [(one.on, one.saying.kind, one.saying.suspect) for one in played[other]]
             for said in played[which]:
@@ -142,6 +146,9 @@ def label_step(
     Raises:
         RefusedError: the series has no result there, or none before.
     """
+    odd = odd_text(author) or odd_text(note)
+    if odd is not None:
+        raise RefusedError(odd)
     measured = [point.label for point in steps.points(connection, series_id) if point.value is not None]
     if through not in measured[1:]:
         accepted = (
@@ -178,7 +185,10 @@ def stored_labels(connection: Connection, rules: Rulebook) -> list[tuple[Labelle
         places = {label: place for place, (label, _) in enumerate(kept)}
         here = {places[night]: verdict for night, verdict in said.items() if places.get(night)}
         own = rules.of(title(series.benchmark.name, series.benchmark.params))
-        played = replay_stored(connection, number, own)
+        try:
+            played = replay_stored(connection, number, own)
+        except ValueError:
+            continue  # no step is looked for in it
         labelled = Labelled(
             key=_where(series),
             values=[value for _, value in kept],

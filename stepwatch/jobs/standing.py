@@ -26,7 +26,7 @@ def say(
     """
     now = dt.datetime.now(dt.UTC)
     with database.begin() as connection:
-        numbers = list(regressions) if incident is None else regressions_in(connection, incident)
+        numbers = sorted(set(regressions)) if incident is None else regressions_in(connection, incident)
         if not numbers:
             raise RefusedError(f"there is no incident {incident}; `stepwatch regressions list` names them")
         remarks: dict[int, int] = {}

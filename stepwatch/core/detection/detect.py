@@ -23,6 +23,7 @@ from stepwatch.core.detection.settings import DetectionSettings
 from stepwatch.core.model import Segment, Step
 
 _TIE = 1e-9
+LARGEST = 1e100
 
 
 def detect(
@@ -140,7 +141,9 @@ def _checked(values: ArrayLike, *, zero: bool) -> Floats:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1:
         raise ValueError(f"values must have one dimension, not {array.ndim}")
-    bad = np.flatnonzero(~np.isfinite(array) | (array < 0) | ((array == 0) & (not zero)))
+    # beyond the bounds no ratio of two values can be trusted to be a number
+    odd = ~np.isfinite(array) | (array < 0) | (array > LARGEST) | ((array < 1 / LARGEST) & (not zero))
+    bad = np.flatnonzero(odd)
     if bad.size:
         kind = "zero or a positive finite number" if zero else "a positive finite number"
         raise ValueError(f"value {array[bad[0]]} at position {bad[0]} is not {kind}")
