@@ -35,13 +35,9 @@ def ask_recheck(
     through_id: int,
 ) -> None:
     """Ask that both sides of a boundary be measured again for a series; asked before, it stays as it is."""
-    keys = {
-        "machine_id": machine_id(connection, machine),
-        "source_id": source_id(connection, source),
-        "after_night_id": after_id,
-        "through_night_id": through_id,
-    }
-    recheck_id = upsert(connection, t.recheck, keys)
+    recheck_id = _ensure_recheck(
+        connection, machine=machine, source=source, after_id=after_id, through_id=through_id
+    )
     asked = insert(t.evidence).values(recheck_id=recheck_id, series_id=series_id)
     connection.execute(asked.on_conflict_do_nothing(index_elements=["recheck_id", "series_id"]))
 
@@ -50,19 +46,15 @@ def ask_bridge(
     connection: Connection, *, machine: str, source: model.Source, after_id: int, through_id: int
 ) -> None:
     """Ask that all timed series be measured again at a boundary where what stands beside the pair moves."""
-    keys = {
-        "machine_id": machine_id(connection, machine),
-        "source_id": source_id(connection, source),
-        "after_night_id": after_id,
-        "through_night_id": through_id,
-    }
-    recheck_id = upsert(connection, t.recheck, keys)
+    recheck_id = _ensure_recheck(
+        connection, machine=machine, source=source, after_id=after_id, through_id=through_id
+    )
     both = (
         sa.select(t.measurement.c.series_id)
         .select_from(t.measurement.join(t.run).join(t.series))
         .where(
-            t.series.c.machine_id == keys["machine_id"],
-            t.series.c.source_id == keys["source_id"],
+            t.series.c.machine_id == machine_id(connection, machine),
+            t.series.c.source_id == source_id(connection, source),
             t.series.c.judged,
             ~t.series.c.exact,
             t.run.c.night_id.in_((after_id, through_id)),
@@ -189,3 +181,15 @@ def evidence(connection: Connection, series_id: int) -> list[model.Evidence]:
         )
         for row in connection.execute(query).mappings()
     ]
+
+
+def _ensure_recheck(
+    connection: Connection, *, machine: str, source: model.Source, after_id: int, through_id: int
+) -> int:
+    keys = {
+        "machine_id": machine_id(connection, machine),
+        "source_id": source_id(connection, source),
+        "after_night_id": after_id,
+        "through_night_id": through_id,
+    }
+    return upsert(connection, t.recheck, keys)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from terminal import Terminal
 
+from stepwatch import wiring
 from stepwatch.core.course import TriageSettings
 from stepwatch.core.labels import Labelled, read_labels
 from stepwatch.core.scores import Night, score, whole
@@ -264,6 +265,8 @@ class TestCommands:
         )
         assert only["change"] == pytest.approx(-0.0178, abs=1e-4)
         assert terminal("shadow", "--nights", "20", "--json").document == []
+        said: list[str] = []
+        assert wiring.try_shadow(say=said.append) == 0, "the DAG says what is new tonight"
         monkeypatch.setenv("STEPWATCH_SHADOW__MIN_EFFECT", "0.003")
         monkeypatch.setenv("STEPWATCH_SHADOW__CONFIRM_RESULTS", "2")
         said = terminal("shadow").out

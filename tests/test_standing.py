@@ -9,8 +9,10 @@ import pytest
 from terminal import Terminal
 from worlds import LADDER, ScriptedRunner, ask, ladder_table, play_ladder, recorder, workplace
 
+from stepwatch import wiring
 from stepwatch.core.model import Action, Disposition
 from stepwatch.core.standing import Said, Standing, stand
+from stepwatch.jobs.open_bisection import RefusedError
 from storage.rows import Database
 from storage.waiting import waiting_incidents
 
@@ -108,6 +110,39 @@ class TestCommands:
         assert ": assigned to bob by ann: knows loops\n" in shown
         assert terminal("regressions", "show", "1", "--json").document["remarks"][0]["action"] == "ack"
         assert self.waiting(database) == [1], "it is searched all the same"
+
+    @pytest.mark.usefixtures("place")
+    def test_the_dag_takes_the_same_words(self, database: Database) -> None:
+        assert wiring.say_of_regressions({"action": "dismiss", "incident": 1, "reason": "ours"}) == [1]
+        assert ask(database, "select action, author from reporting.remarks") == [("dismiss", "Airflow")]
+        wiring.say_of_regressions({"action": "reopen", "regression": 1, "by": "ann"})
+        tomorrow = (dt.datetime.now(dt.UTC) + dt.timedelta(days=1)).date().isoformat()
+        wiring.say_of_regressions({"action": "snooze", "regression": 1, "until": tomorrow})
+        assert ask(database, "select disposition from reporting.regressions") == [("snoozed",)]
+
+    @pytest.mark.usefixtures("place")
+    @pytest.mark.parametrize(
+        ("conf", "sentence"),
+        [
+            ({"action": "ack"}, "accepted is either regression or incident, by its number"),
+            ({"action": "ack", "regression": 1, "incident": 1}, "accepted is either regression or incident"),
+            (
+                {"action": "snooze", "regression": 1},
+                "regression 1: until is missing; accepted is a day after",
+            ),
+            (
+                {"action": "snooze", "regression": 1, "until": "soon"},
+                "until 'soon' is not accepted; accepted is",
+            ),
+        ],
+    )
+    def test_the_dag_refuses_in_one_sentence(
+        self, conf: dict[str, Any], sentence: str, database: Database
+    ) -> None:
+        with pytest.raises(RefusedError) as error:
+            wiring.say_of_regressions(conf)
+        assert str(error.value).startswith(sentence)
+        assert ask(database, "select count(*) from reporting.remarks") == [(0,)]
 
     @pytest.mark.usefixtures("place")
     def test_a_number_that_is_given_twice_is_one(self, terminal: Terminal, database: Database) -> None:

@@ -7,6 +7,7 @@ Everything is started for the demo and ended with it, also when it is killed.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from stepwatch import wiring
 from stepwatch.cli.airflow_client import POLL_S, Airflow, open_airflow
 from stepwatch.jobs.report import report
 from stepwatch.jobs.workplace import Nights
-from stepwatch.runners.local import LocalRunner
+from stepwatch.runners.protocol import Runner
 from stepwatch.settings import Settings
 from storage.reading import read
 from storage.rows import Database
@@ -44,10 +45,6 @@ def play(settings: Settings, display: Progress, *, fresh: bool) -> None:
             "state": settings.state / "demo",
             "database_url": None,
             "scheduled": False,
-            "machines": {
-                name: machine.model_copy(update={"control_days": 0})  # nothing ages in ten minutes
-                for name, machine in settings.machines.items()
-            },
         }
     )
     show = display.console.print
@@ -79,13 +76,16 @@ def play(settings: Settings, display: Progress, *, fresh: bool) -> None:
 
 @contextmanager
 def _installing(
-    runner: LocalRunner, nights: Nights, ladder: Sequence[str], display: Progress
+    runner: Runner, nights: Nights, ladder: Sequence[str], display: Progress
 ) -> Iterator[Callable[[], None]]:
     """Install the ladder while something else is done; what is yielded waits for the end of it."""
     task = display.add_task("installing JAX releases", total=len(ladder))
+    stopped = threading.Event()
 
     def install() -> None:
         for label in ladder:
+            if stopped.is_set():
+                return
             night = nights.night(label)
             if night is not None and night.pair is not None:
                 runner.open(night.pair)  # where that can't be, the night says why
@@ -97,6 +97,7 @@ def _installing(
         try:
             yield done.result
         finally:
+            stopped.set()
             runner.cancel()
 
 

@@ -114,8 +114,8 @@ def triage(
 ) -> Triage:
     """What is known, suspected and said after the last of `points` (nights in order, gaps and failures included).
 
-    `noise` is a known relative noise; `controls` (night, value) are what a pinned old environment measured. `exact` values are counts: a step is CONFIRMED on its first night without being
-    measured again, and said if it is `suspect_change` large; a smaller one is filed and never said.
+    `noise` is a known relative noise; `controls` (night, value) are what a pinned old environment measured. `exact`
+    values are counts: a step is CONFIRMED on its first night without being measured again, and said if it is `suspect_change` large; a smaller one is filed and never said.
     ValueError: a value is not positive (exact: is negative) or not finite, or two points have one label.
     """
     settings = settings or TriageSettings()

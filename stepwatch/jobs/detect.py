@@ -76,6 +76,7 @@ def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebo
         watched: dict[int, list[Point]] = {}
         moved: dict[SuspectRange, list[str]] = defaultdict(list)
         left_out: list[str] = []
+        timed = 0
         suspects = 0
         for series_id in steps.judged_series(connection, machine=machine, source=source):
             points = steps.points(connection, series_id)
@@ -84,6 +85,7 @@ def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebo
             own = rules.of(title(benchmark.name, benchmark.params))
             if own.triage.told:
                 watched[series_id] = points
+                timed += not benchmark.exact
             controls = control_values(connection, series_id)
             floor = own.noise or control_noise(controls)
             try:
@@ -113,7 +115,7 @@ def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebo
             _keep(connection, series_id, points, ids, counted)
         if nights:
             _tell(scene, told, nights[-1].label)
-            tell_surroundings(connection, moved, ids, machine=machine, source=source, series=len(watched))
+            tell_surroundings(connection, moved, ids, machine=machine, source=source, series=timed)
             changed = follow_failures(
                 connection,
                 watched,
