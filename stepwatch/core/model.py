@@ -161,13 +161,33 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Image:
+    """A container image, as a registry answered when its tag was first seen.
+
+    `reference` is what was asked for (`ghcr.io/nvidia/jax:jax-2024-09-16`); `index` the digest that the tag stood for (of
+    an index, or of the manifest itself); `digest` that of the manifest for `platform` (`linux/amd64`), which is what is
+    run; `platforms` all that it was built for. `labels`, `variables` and `created` are from its configuration.
+    """
+
+    reference: str
+    index: str
+    digest: str
+    platform: str
+    platforms: tuple[str, ...]
+    labels: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+    created: dt.datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Night:
-    """One label of a source with its time, and either a pair (or imported results) or a gap with its reason."""
+    """One label of a source with its time, and a pair, an image (its pair is known once it is opened) or a gap's reason."""
 
     source: Source
     label: str
     at: dt.datetime
     pair: CommitPair | None = None
+    image: Image | None = None
     gap_reason: str | None = None
 
 
