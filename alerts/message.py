@@ -25,20 +25,52 @@ def head(
     machine: str,
     regressions: Sequence[Facts],
     owners: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> Message:
-    """The first message of an incident. `regressions` are rows of `reporting.regressions`, the largest first."""
+    """The first message of an incident. `regressions` are rows of `reporting.regressions`, the largest first.
+
+    `notes` are what else is known of the range.
+    """
     count = len({(each["benchmark"], str(each["params"])) for each in regressions})
-    what = "regression" if direction is Direction.REGRESSION else "improvement"
-    summary = f"{what}: {named(regressions[0])} {_change(regressions[0])}"
+    summary = f"{direction.value}: {named(regressions[0])} {_change(regressions[0])}"
     if count > 1:
         summary += f", and {count - 1} more"
-    lines = [f"between {after} (last on the old level) and {through} (first on the new one), on {machine}"]
-    lines += [_line(each) for each in regressions[:SHOWN]]
+    between = f"between {after} (last on the old level) and {through} (first on the new one), on {machine}"
+    if direction is Direction.DRIFT:
+        between = f"little by little from {after} to {through}, by no step, on {machine}"
+    lines = [between, *(_line(each) for each in regressions[:SHOWN])]
     if len(regressions) > SHOWN:
         lines.append(f"… and {len(regressions) - SHOWN} more")
+    lines += notes
     if owners:
         lines.append(f"owned by {', '.join(owners)}")
     return {"title": summary, "lines": lines}
+
+
+def silent_nights(nights: Sequence[Facts]) -> list[str]:
+    """A line on the nights of a range without a result, as `label` and `why`; none where there are none."""
+    if not nights:
+        return []
+    said = [f"{each['label']} ({each['why'] or 'not measured'})" for each in nights[:SHOWN]]
+    if len(nights) > SHOWN:
+        said.append(f"… and {len(nights) - SHOWN} more")
+    return [f"without a result in between: {', '.join(said)}"]
+
+
+def cost_shift(steps: Sequence[Facts]) -> list[str]:
+    """Lines on siblings that moved the other way in the same range: rows with `level_before` and `level_after`."""
+    lines = []
+    for each in steps[:SHOWN]:
+        moved = {**each, "baseline": each["level_before"], "level": each["level_after"]}
+        lines.append(f"the other way in the same range: {named(each)} {_change(moved)}")
+    if len(steps) > SHOWN:
+        lines.append(f"… and {len(steps) - SHOWN} more the other way")
+    return lines
+
+
+def also_on(machine: str, incident: int) -> str:
+    """The same range on another machine."""
+    return f"the same range on {machine}: incident {incident}"
 
 
 def failing(failures: Sequence[Facts], *, owners: Sequence[str] = ()) -> Message:
@@ -100,6 +132,11 @@ def partly(label: str, lines: Sequence[str]) -> Message:
 def retracted(label: str, lines: Sequence[str]) -> Message:
     """Later nights show that there was no such step."""
     return {"title": f"taken back at {label}: later nights show no such step", "lines": list(lines)}
+
+
+def way_back(label: str, lines: Sequence[str]) -> Message:
+    """Nights that came late show that what was gained is only the way back of a regression."""
+    return {"title": f"seen at {label}: this is the way back of a regression before it", "lines": list(lines)}
 
 
 def movement(each: Facts, *, before: float, after: float, remaining: float) -> str:

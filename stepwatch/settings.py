@@ -66,6 +66,7 @@ class ReleasesSettings(_Section):
     )
     optional: tuple[str, ...] = ()
     control: str | None = None
+    baseline: str | None = None
     python: tuple[str, ...] = Field(default=("3.11", "3.12", "3.13"), min_length=1)
 
 
@@ -96,6 +97,7 @@ class ThresholdSettings(_Section):
     min_effect: float = Field(default=0.003, gt=0, lt=1)
     confirm_results: int = Field(default=4, ge=1)
     suspect_change: float = Field(default=0.10, gt=0)
+    drift_change: float = Field(default=0.05, gt=0)
 
 
 class ShadowSettings(_Section):
@@ -105,6 +107,7 @@ class ShadowSettings(_Section):
     min_effect: float | None = Field(default=None, gt=0, lt=1)
     confirm_results: int | None = Field(default=None, ge=1)
     suspect_change: float | None = Field(default=None, gt=0)
+    drift_change: float | None = Field(default=None, gt=0)
 
 
 class RuleSettings(_Section):
@@ -114,6 +117,7 @@ class RuleSettings(_Section):
     min_effect: float | None = Field(default=None, gt=0, lt=1)
     confirm_results: int | None = Field(default=None, ge=1)
     suspect_change: float | None = Field(default=None, gt=0)
+    drift_change: float | None = Field(default=None, gt=0)
     noise: float | None = Field(default=None, gt=0, lt=1)
     direction: Literal["both", "regression", "improvement"] | None = None
     owner: str | None = None

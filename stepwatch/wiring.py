@@ -107,7 +107,7 @@ def workplace(
         suite=chosen_suite(settings, suite),
         runner=runner(settings, machine_name, source_name),
         runs=settings.state / "runs",
-        rules=rulebook(settings),
+        rules=rulebook(settings, source_name),
         policy=settings.bisection.policy,
         comb=settings.bisection.comb,
         control=settings.sources[source_name].control,
@@ -220,14 +220,16 @@ def find_bisection(database: Database, number: int) -> Identity:
     return {"bisection": number, "machine": row.machine, "source": row.source.name}
 
 
-def rulebook(settings: Settings) -> Rulebook:
-    """The thresholds as triage takes them, and the rules over them."""
+def rulebook(settings: Settings, source: str | None = None) -> Rulebook:
+    """The thresholds as triage takes them for a source (the default one where none is named), and the rules over them."""
     thresholds = settings.thresholds
     return Rulebook(
         triage=TriageSettings(
             detection=DetectionSettings(min_effect=thresholds.min_effect),
             confirm=thresholds.confirm_results,
             suspect_change=thresholds.suspect_change,
+            drift_change=thresholds.drift_change,
+            baseline=settings.sources[source or settings.source].baseline,
         ),
         noise=thresholds.noise,
         origins={key: f"thresholds.{key}" for key in thresholds.model_fields_set},

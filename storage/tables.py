@@ -158,7 +158,13 @@ sa.Index(
     regression.c.series_id,
     regression.c.through_night_id,
     unique=True,
-    postgresql_where=regression.c.gone_at.is_(None),
+    postgresql_where=sa.text("gone_at is null and direction <> 'drift' and recovered_night_id is null"),
+)
+sa.Index(
+    "ix_regression_one_drift_at_a_time",
+    regression.c.series_id,
+    unique=True,
+    postgresql_where=sa.text("gone_at is null and direction = 'drift' and recovered_night_id is null"),
 )
 
 step = sa.Table(

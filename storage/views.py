@@ -61,6 +61,38 @@ VIEWS = {
             limit 1
         ) attempt on true
     """,
+    # which series goes on where another one of the same benchmark ends, and what of its identity has changed
+    "segments": """
+        with spans as (
+            select series_id, min(at) as first_at, max(at) as last_at, count(*) as results,
+                   (array_agg(label order by at, label))[1] as first,
+                   (array_agg(label order by at desc, label desc))[1] as last
+            from reporting.points where outcome = 'ok' group by series_id
+        )
+        select own.series_id, own.benchmark, own.params, own.metric, own.machine, own.source, own.source_kind,
+               own.judged and not own.exact as timed,
+               own_span.results, earlier.series_id as before_id, earlier.last as after, own_span.first as through,
+               concat_ws(', ',
+                   case when earlier.version <> own.version
+                        then 'benchmark version ' || earlier.version || ' -> ' || own.version end,
+                   case when earlier.protocol <> own.protocol
+                        then 'timing protocol ' || earlier.protocol || ' -> ' || own.protocol end,
+                   case when earlier.unit <> own.unit then 'unit ' || earlier.unit || ' -> ' || own.unit end,
+                   case when earlier.better <> own.better
+                        then 'better ' || earlier.better || ' -> ' || own.better end) as reason
+        from reporting.series own
+        join spans own_span using (series_id)
+        join lateral (
+            select before.series_id, before.version, before.protocol, before.unit, before.better, spans.last
+            from reporting.series before
+            join spans on spans.series_id = before.series_id
+            where before.benchmark = own.benchmark and before.params = own.params and before.metric = own.metric
+              and before.machine = own.machine and before.source = own.source
+              and before.source_kind = own.source_kind and spans.last_at < own_span.first_at
+            order by spans.last_at desc
+            limit 1
+        ) earlier on true
+    """,
     "runs": """
         select run.id as run_id, run.run_key, machine.name as machine, run.suite, run.origin, run.attempt,
                source.name as source, source.kind as source_kind, night.label, night.at, night.gap_reason,

@@ -37,6 +37,7 @@ def waiting_incidents(connection: Connection) -> list[int]:
         .join(t.source)
         .where(
             t.source.c.kind != model.SourceKind.LOGS.value,
+            t.incident.c.direction != model.Direction.DRIFT.value,  # no commit did it
             ~done.exists(),
             heard.exists(),
             ended.scalar_subquery() < ATTEMPTS,

@@ -284,12 +284,21 @@ def test_every_drawing_says_what_it_shows(database: Database, tmp_path: Path) ->
 def test_a_value_with_a_warning_and_a_drift_are_marked(database: Database, tmp_path: Path) -> None:
     for number in range(1, 41):
         warnings = ("2 of 3 processes slow",) if number == 7 else ()
-        store_night(database, number, 0.001 * 1.002**number, warnings=warnings)
+        store_night(database, number, 0.001 * 1.001**number, warnings=warnings)
     detect(database)
     page = report(database, tmp_path / "report.html").read_text(encoding="utf-8")
     assert page.count('<g class="dot warned">') == 1
     assert page.count("; 2 of 3 processes slow") == 2, "at the dot, and in the drawing's text"
-    assert re.search(r"a drift of \+[78]\.\d% from 1 to 40, of which nobody was told", page)
+    assert re.search(r"a drift of \+(3\.9|4\.0)% from 1 to 40, of which nobody was told", page)
+
+
+def test_a_drift_that_was_told_is_an_incident_with_its_range(database: Database, tmp_path: Path) -> None:
+    for number in range(1, 41):
+        store_night(database, number, 0.001 * 1.002**number)
+    detect(database)
+    page = report(database, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert re.search(r"a drift of \+8\.\d% from 1 to 40(?!, of which)", page)
+    assert re.search(r"drift: \S+ \+7\.\d % against", page)
 
 
 def test_a_search_by_hand_has_its_place(database: Database, tmp_path: Path) -> None:

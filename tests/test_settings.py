@@ -155,7 +155,7 @@ def test_the_named_file_is_read_in_place_of_the_one_at_hand(
         ("lader = 3\n", "unknown key lader; accepted are bisection, cache, database_url,"),
         (
             "[thresholds]\nnoize = 0.1\n",
-            "unknown key thresholds.noize; accepted are confirm_results, min_effect, noise, suspect_change",
+            "unknown key thresholds.noize; accepted are confirm_results, drift_change, min_effect, noise, suspect_change",
         ),
         (
             "[machines.gpu]\ncores = 1\n",
@@ -208,7 +208,7 @@ def test_the_named_file_is_read_in_place_of_the_one_at_hand(
         ),
         (
             "[[rules]]\nmatch = 'a'\nmuted = true\n",
-            "unknown key rules.0.muted; accepted are confirm_results, direction, match, min_effect, mute,",
+            "unknown key rules.0.muted; accepted are confirm_results, direction, drift_change, match, min_effect, mute,",
         ),
         (
             "[thresholds]\nsuspect_change = inf\n",

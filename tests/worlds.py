@@ -126,6 +126,7 @@ class ScriptedRunner:
     old_numpy: tuple[str, ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
     dies_after: int | None = None
+    version: str = "1"
 
     def beside(self, pair: m.CommitPair) -> tuple[str, ...]:
         return ("numpy==1",) if pair.jax.ref in self.old_numpy else ("numpy==2",)
@@ -155,7 +156,7 @@ class ScriptedRunner:
             values = only_there if process.out.parent.name.startswith(run) else values
         if isinstance(values, Failure):
             return values
-        written = document(values, only=process.only or "", seed=process.seed)
+        written = document(values, only=process.only or "", seed=process.seed, version=self.version)
         process.out.parent.mkdir(parents=True, exist_ok=True)
         beside = process.out.with_name(f"{process.out.name}.{threading.get_ident()}")
         beside.write_text(json.dumps(written), encoding="utf-8")
@@ -166,7 +167,7 @@ class ScriptedRunner:
         raise AssertionError("nobody cancels here")
 
 
-def document(values: Values, *, only: str = "", seed: int = 0) -> dict[str, Any]:
+def document(values: Values, *, only: str = "", seed: int = 0, version: str = "1") -> dict[str, Any]:
     """What a process of benchmarks/worker.py writes; the seed makes a wobble of half a percent."""
     return {
         "document": 1,
@@ -179,7 +180,7 @@ def document(values: Values, *, only: str = "", seed: int = 0) -> dict[str, Any]
         "settings": {},
         "warnings": [],
         "benchmarks": [
-            result(name, value, wobble=1 + (seed % 1009 - 504) / 100_000)
+            result(name, value, wobble=1 + (seed % 1009 - 504) / 100_000, version=version)
             for name, value in sorted(values.items())
             if re.search(only, f"{name}(edge=5)")
         ],

@@ -227,20 +227,28 @@ def list_benchmarks(*, as_json: bool) -> None:
 @click.argument("name")
 @as_json
 def show_benchmark(name: str, *, as_json: bool) -> None:
-    """Show the settings that hold for NAME, and where each comes from.
+    """Show the settings that hold for NAME, where each comes from, and why its series began where another ended.
 
     NAME is a benchmark's, with parameters or without: then each of its cases is shown. A name of which nothing is stored
     is taken as it is, so that a rule can be tried before the first night.
     """
     from stepwatch import wiring
     from stepwatch.core.model import title
+    from stepwatch.jobs.overlap import segment_text
     from storage.reading import benchmarks as read
+    from storage.segments import segments
 
     with opened() as (settings, database), database.begin() as connection:
         cases = list(dict.fromkeys(title(row["benchmark"], row["params"]) for row in read(connection)))
+        begun = list(segments(connection).values())
     chosen = [case for case in cases if name in {case, case.partition("(")[0]}]
     book = wiring.rulebook(settings)
     found = {case: book.settings(case) for case in chosen or [name]}
+    for row in begun:
+        case = title(row["benchmark"], row["params"])
+        if case in found:
+            key = f"{row['metric']} on {row['machine']}"
+            found[case][key] = (segment_text(row), f"source {row['source']}")
     if as_json:
         show_json(
             {

@@ -57,7 +57,8 @@ class TriageSettings:
     `confirm` results must follow the first one on a new level, and its step have `confidence` (0.5 is that of one that
     detection just believes in, so that what is said is further from being taken back); `suspect_change` is relative, and to be measured again
     a night must also be `suspect_noises` times the noise off; a re-fit may move what is known by `same_place` results.
-    People are told of steps in the directions `told`; of the others nobody is, and with none nothing is measured again.
+    People are told of steps in the directions `told`; of the others nobody is, and with none nothing is measured again. A
+    drift is told from `drift_change` (relative) on, against the level of the night `baseline` where one is pinned.
     """
 
     detection: DetectionSettings = field(default_factory=DetectionSettings)
@@ -66,6 +67,8 @@ class TriageSettings:
     suspect_change: float = 0.10
     suspect_noises: float = 3.0
     same_place: int = 2
+    drift_change: float = 0.05
+    baseline: str | None = None
     told: frozenset[Direction] = frozenset({Direction.REGRESSION, Direction.IMPROVEMENT})
 
     @property

@@ -70,11 +70,15 @@ class Verdict(enum.StrEnum):
 
 
 class Direction(enum.StrEnum):
-    """Which way a step goes, once triage knows what is good; FAILURE is no step: a benchmark gives no result any more."""
+    """Which way a step goes, once triage knows what is good.
+
+    Two are no step: FAILURE, a benchmark gives no result any more; DRIFT, it became slower a little every night.
+    """
 
     REGRESSION = "regression"
     IMPROVEMENT = "improvement"
     FAILURE = "failure"
+    DRIFT = "drift"
 
 
 class State(enum.StrEnum):

@@ -15,6 +15,9 @@ It is called again, with the new evidence, when the re-measurement that it asked
     said, and the level is back                  -> RECOVERED, said once; part of the way: said once
     said, and later nights show no step at all   -> RECOVERED, said once as retracted; but it stays where the nights on
                                                     both sides differ as before, and only the noise has grown
+    said as a gain, and nights that came late
+      show it to be the way back of a regression -> RECOVERED, said once
+    a little slower every night                  -> a drift (stepwatch/core/drifts.py), said once it is 5 %
 
 Worked example: the guide's step of 07-25 has results on 07-25, 26, 27, 28 and 29; the fourth after the first is on
 07-29, and that night it is said.
@@ -30,6 +33,7 @@ from dataclasses import dataclass, replace
 
 from stepwatch.core.course import TriageSettings, Turn, badness, read_course
 from stepwatch.core.detection import Detection, detect
+from stepwatch.core.drifts import drift_back, find_drift
 from stepwatch.core.model import (
     Better,
     Direction,
@@ -49,9 +53,15 @@ class Telling(enum.StrEnum):
 
     REGRESSION = "regression"
     IMPROVEMENT = "improvement"
+    DRIFT = "drift"
     PARTLY_RECOVERED = "partly_recovered"
     RECOVERED = "recovered"
     RETRACTED = "retracted"
+    WAY_BACK = "way_back"
+
+
+# what opens an incident
+RAISING = frozenset({Telling.REGRESSION, Telling.IMPROVEMENT, Telling.DRIFT})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +133,9 @@ def triage(
     proved = () if exact else [proved_boundary(results, e) for e in evidence]
     boundaries = sorted({i for i in proved if i is not None})
     held = [
-        results.places[r.suspect.through] for r in known if r.raised and r.suspect.through in results.places
+        results.places[r.suspect.through]
+        for r in known
+        if r.raised and r.direction is not Direction.DRIFT and r.suspect.through in results.places
     ]
     elsewhere = set() if exact else surroundings_moved(results, evidence)
     detection = detect(
@@ -142,6 +154,8 @@ def triage(
     followed = tuple(
         _followed(results, detection, r, matches[i], said, elsewhere=matches[i].step.index in elsewhere)
         if i in matches
+        else _drifted(results, r, better, settings, said)
+        if r.direction is Direction.DRIFT
         else _gone(results, detection, r, better, settings, said)
         for i, r in enumerate(known)
     )
@@ -152,6 +166,8 @@ def triage(
         if turn.own and id(turn) not in taken and not _told_as_return(results, known, turn, settings)
     ]
     alerted = [r for r in (*followed, *opened) if r is not None and r.raised]
+    if not exact and Direction.REGRESSION in settings.told:
+        opened += _drifting(results, detection, followed, better, settings, said)
     return Triage(
         detection=detection,
         followed=followed,
@@ -167,11 +183,14 @@ def triage(
 def _match(
     results: Results, known: Sequence[Regression], turns: Sequence[Turn], reach: int
 ) -> dict[int, Turn]:
-    """Which step each known regression is: the nearest of its direction, at most `reach` results away."""
+    """Which step each known regression is: the nearest of its direction, at most `reach` results outside of its bracket.
+
+    Nights that came late may lie in the bracket by now: inside it, a step is where it was.
+    """
     pairs = sorted(
-        (not r.raised, abs(results.places[r.suspect.through] - turn.step.index), i, j)
+        (not r.raised, _outside(results, r.suspect, turn.step.index), i, j)
         for i, r in enumerate(known)
-        if r.suspect.through in results.places
+        if {r.suspect.after, r.suspect.through} <= results.places.keys()
         for j, turn in enumerate(turns)
         if turn.direction is r.direction and (turn.own or r.raised)
     )
@@ -182,6 +201,12 @@ def _match(
             matches[i] = turns[j]
             taken.add(j)
     return matches
+
+
+def _outside(results: Results, bracket: SuspectRange, place: int) -> int:
+    """By how many results a step at `place` lies outside of a bracket."""
+    first, last = results.places[bracket.after] + 1, results.places[bracket.through]
+    return max(first - place, place - last, 0)
 
 
 def _told_as_return(
@@ -228,29 +253,42 @@ def _followed(
     if before.state is State.SUSPECTED and (turn.ripe or turn.step.remeasured):
         now = replace(now, state=State.CONFIRMED)
 
-    def say(kind: Telling, regression: Regression, step: Step) -> None:
-        said.append(
-            Saying(
-                kind=kind,
-                regression=regression,
-                suspect=results.bracket(detection, step),
-                before=step.level_before,
-                after=step.level_after,
-                remaining=_remaining(step.level_after, regression.baseline),
-            )
-        )
-
-    if before.raised is None and turn.ripe and turn.relevant:
+    heard = _heard(before, turn)
+    if heard is None:
+        return now
+    kind, step = heard
+    if kind in RAISING:
         now = replace(now, raised=results.tonight, eased=results.tonight if turn.eased else None)
-        say(Telling(turn.direction.value), now, turn.step)
-    elif before.raised and turn.back is not None:
-        now = replace(now, state=State.RECOVERED, recovered=results.tonight)
-        if turn.direction is Direction.REGRESSION:
-            say(Telling.RECOVERED, now, turn.back)
-    elif before.raised and before.eased is None and turn.eased is not None:
+    elif kind is Telling.PARTLY_RECOVERED:
         now = replace(now, eased=results.tonight)
-        say(Telling.PARTLY_RECOVERED, now, turn.eased)
+    else:
+        now = replace(now, state=State.RECOVERED, recovered=results.tonight)
+        if kind is Telling.RECOVERED and turn.direction is Direction.IMPROVEMENT:
+            return now  # a gain that is lost again is a regression, and said as one
+    said.append(
+        Saying(
+            kind=kind,
+            regression=now,
+            suspect=results.bracket(detection, step),
+            before=step.level_before,
+            after=step.level_after,
+            remaining=_remaining(step.level_after, now.baseline),
+        )
+    )
     return now
+
+
+def _heard(before: Regression, turn: Turn) -> tuple[Telling, Step] | None:
+    """What is new about a regression that stands, and the step that is the reason."""
+    if before.raised is None:
+        return (Telling(turn.direction.value), turn.step) if turn.ripe and turn.relevant else None
+    if turn.direction is Direction.IMPROVEMENT and not turn.own:
+        return Telling.WAY_BACK, turn.step
+    if turn.back is not None:
+        return Telling.RECOVERED, turn.back
+    if before.eased is None and turn.eased is not None:
+        return Telling.PARTLY_RECOVERED, turn.eased
+    return None
 
 
 def _gone(
@@ -286,6 +324,47 @@ def _gone(
         )
     )
     return now
+
+
+def _drifting(
+    results: Results,
+    detection: Detection,
+    followed: Sequence[Regression | None],
+    better: Better,
+    settings: TriageSettings,
+    said: list[Saying],
+) -> list[Regression]:
+    """The drift that is new tonight, which is said at once; while one lasts there is no other."""
+    drifts = [r for r in followed if r is not None and r.direction is Direction.DRIFT]
+    if any(r.recovered in {None, results.tonight} for r in drifts):
+        return []
+    found = find_drift(results, detection, better, settings)
+    if found is None:
+        return []
+    said.append(_of_drift(Telling.DRIFT, found, found.level))
+    return [found]
+
+
+def _drifted(
+    results: Results, known: Regression, better: Better, settings: TriageSettings, said: list[Saying]
+) -> Regression:
+    """What becomes of a told drift."""
+    back = drift_back(results, known, better, settings) if known.recovered is None else None
+    if back is None:
+        return known
+    said.append(_of_drift(Telling.RECOVERED, back, results.values[-1]))
+    return back
+
+
+def _of_drift(kind: Telling, drift: Regression, present: float) -> Saying:
+    return Saying(
+        kind=kind,
+        regression=drift,
+        suspect=None,
+        before=drift.baseline if kind is Telling.DRIFT else drift.level,
+        after=present,
+        remaining=_remaining(present, drift.baseline),
+    )
 
 
 def _still_there(results: Results, detection: Detection, known: Regression) -> bool:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwatch.core.detection.detect import LARGEST
-from stepwatch.core.model import Outcome
+from stepwatch.core.model import Direction, Outcome
 from stepwatch.core.units import format_value
 
 Facts = Mapping[str, Any]
@@ -242,6 +242,7 @@ def _ranges(series: Facts, places: Mapping[str, float]) -> list[Range]:
             text=f"{each['direction']} in ({each['after']}, {each['through']}], {each['state']}",
         )
         for each in series["regressions"]
+        if each["direction"] != Direction.DRIFT
     ]
     found += [
         Range(
@@ -254,15 +255,16 @@ def _ranges(series: Facts, places: Mapping[str, float]) -> list[Range]:
         for dip in series["steps"]
         if dip["kind"] == "dip"
     ]
+    told = any(each["direction"] == Direction.DRIFT for each in series["regressions"])
     found += [
         Range(
             start=places[drift["after"]],
             stop=places[drift["through"]],
             kind="drift",
-            told=False,
+            told=told,
             text=(
                 f"a drift of {drift['level_after'] / drift['level_before'] - 1:+.1%} from {drift['after']} to"
-                f" {drift['through']}, of which nobody was told"
+                f" {drift['through']}{'' if told else ', of which nobody was told'}"
             ),
         )
         for drift in series["steps"]

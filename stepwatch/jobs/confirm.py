@@ -55,7 +55,7 @@ def confirm(place: Workplace) -> int:
 def _recheck(place: Workplace, recheck: Recheck) -> int:
     with place.database.begin() as connection:
         benchmarks = {each: load_series(connection, each).benchmark for each in recheck.series}
-    place.say(f"{len(benchmarks)} series moved in {recheck.suspect}: both sides are measured again")
+    place.say(f"{len(benchmarks)} series in {recheck.suspect}: both sides are measured again")
     sides = _open_sides(place, recheck)
     if isinstance(sides, Failure):
         return _broken(place, recheck.id, benchmarks, sides)

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from alerts import message
 from stepwatch.core import detection
 from stepwatch.core.model import Direction, Point, Regression, Source, State, SuspectRange, title
 from stepwatch.core.recheck import control_noise
 from stepwatch.core.rules import Rulebook
-from stepwatch.core.standing import QUIET
-from stepwatch.core.triage import Saying, Telling, Triage, triage
+from stepwatch.core.triage import RAISING, Triage, triage
 from stepwatch.jobs.follow_failures import follow_failures
+from stepwatch.jobs.overlap import ask_overlaps
 from stepwatch.jobs.surroundings import tell_surroundings
+from stepwatch.jobs.tell import Told, tell
 from stepwatch.jobs.workplace import Workplace
 from storage import incidents, rechecks, steps
 from storage.controls import control_values
@@ -37,13 +37,6 @@ class Detected:
     told: int
     suspects: int
     left_out: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Told:
-    regression_id: int
-    incident_id: int
-    saying: Saying
 
 
 def detect(place: Workplace) -> Detected:
@@ -72,7 +65,7 @@ def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebo
             order=[night.id for night in nights],
         )
         ids = {night.label: night.id for night in nights}
-        told: list[_Told] = []
+        told: list[Told] = []
         watched: dict[int, list[Point]] = {}
         moved: dict[SuspectRange, list[str]] = defaultdict(list)
         left_out: list[str] = []
@@ -113,8 +106,9 @@ def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebo
             points = steps.points(connection, series_id)
             counted = detection.detect([p.value for p in points if p.value is not None], exact=True)
             _keep(connection, series_id, points, ids, counted)
+        suspects += ask_overlaps(connection, ids, machine=machine, source=source)
         if nights:
-            _tell(scene, told, nights[-1].label)
+            tell(connection, told, nights[-1].label, rules=rules)
             tell_surroundings(connection, moved, ids, machine=machine, source=source, series=timed)
             changed = follow_failures(
                 connection,
@@ -156,7 +150,7 @@ def _save(
     ids: dict[str, int],
     known: Sequence[tuple[int, Regression]],
     result: Triage,
-) -> list[_Told]:
+) -> list[Told]:
     """Store what has become of each regression; returns what is told of them, with their incidents."""
     # those that are forgotten go first: two rows can't stand for one boundary
     for (regression_id, _), now in zip(known, result.followed, strict=True):
@@ -168,10 +162,12 @@ def _save(
         for (regression_id, _), now in zip(known, result.followed, strict=True)
         if now is not None
     ]
+    # likewise those that are over: another one may have moved to where they were
+    followed.sort(key=lambda each: each[1].recovered is None)
     everything: list[tuple[int | None, Regression]] = [*followed, *((None, new) for new in result.opened)]
     for known_id, now in everything:
         sayings = [saying for saying in result.said if saying.regression is now]
-        raised = any(saying.kind in {Telling.REGRESSION, Telling.IMPROVEMENT} for saying in sayings)
+        raised = any(saying.kind in RAISING for saying in sayings)
         saved_id = steps.save_regression(
             scene.connection,
             now,
@@ -186,7 +182,7 @@ def _save(
         incident_id = steps.incident_of(scene.connection, saved[id(saying)])
         if incident_id is None:
             raise AssertionError("a regression that people are told of has an incident")
-        told.append(_Told(regression_id=saved[id(saying)], incident_id=incident_id, saying=saying))
+        told.append(Told(regression_id=saved[id(saying)], incident_id=incident_id, saying=saying))
     return told
 
 
@@ -262,56 +258,3 @@ def _ask(scene: _Scene, series_id: int, ids: dict[str, int], points: Sequence[Po
         through_id=ids[suspect.through],
     )
     return 1
-
-
-def _tell(scene: _Scene, told: Sequence[_Told], tonight: str) -> None:
-    """Write one message for each incident and kind of news."""
-    grouped: dict[int, list[_Told]] = defaultdict(list)
-    for each in told:
-        grouped[each.incident_id].append(each)
-    for incident_id, everything in grouped.items():
-        facts = {row["regression_id"]: row for row in incidents.regressions_of(scene.connection, incident_id)}
-        # of what is dismissed or snoozed, people want to hear no more
-        news = [each for each in everything if facts[each.regression_id]["disposition"] not in QUIET]
-        kinds = {each.saying.kind for each in news}
-        lines = {
-            kind: [_movement(facts, each) for each in news if each.saying.kind is kind] for kind in kinds
-        }
-        if kinds & {Telling.REGRESSION, Telling.IMPROVEMENT}:
-            first = next(iter(facts.values()))
-            head = message.head(
-                Direction(first["direction"]),
-                machine=scene.machine,
-                **_range(first),
-                regressions=list(facts.values()),
-                owners=scene.rules.owners(message.named(row) for row in facts.values()),
-            )
-            incidents.write(scene.connection, kind="head", message=head, incident_id=incident_id)
-        for kind, make in (
-            (Telling.PARTLY_RECOVERED, message.partly),
-            (Telling.RETRACTED, message.retracted),
-        ):
-            if kind in kinds:
-                said = make(tonight, lines[kind])
-                incidents.write(
-                    scene.connection, kind=f"{kind.value} {tonight}", message=said, incident_id=incident_id
-                )
-        if incidents.mark_recovered(scene.connection, incident_id) and Telling.RECOVERED in kinds:
-            said = message.recovered(tonight, [_way_back(row) for row in facts.values()])
-            incidents.write(scene.connection, kind="recovered", message=said, incident_id=incident_id)
-
-
-def _range(facts: dict[str, Any]) -> dict[str, str]:
-    return {"after": facts["after"], "through": facts["through"]}
-
-
-def _way_back(row: dict[str, Any]) -> str:
-    present = row["level"] if row["present"] is None else row["present"]
-    return message.movement(row, before=row["level"], after=present, remaining=present / row["baseline"] - 1)
-
-
-def _movement(facts: dict[int, dict[str, Any]], told: _Told) -> str:
-    saying = told.saying
-    return message.movement(
-        facts[told.regression_id], before=saying.before, after=saying.after, remaining=saying.remaining
-    )

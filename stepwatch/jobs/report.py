@@ -20,9 +20,11 @@ from alerts import message
 from stepwatch.core.model import Better, Direction, Disposition, State, title
 from stepwatch.core.units import format_change, format_value, slowdown
 from stepwatch.jobs import charts
+from stepwatch.jobs.overlap import segment_text
 from storage import reading
 from storage.reading import Rows
 from storage.rows import Database
+from storage.segments import segments
 
 OVER = (State.RECOVERED, State.ENVIRONMENT)
 LOST = "lost again"
@@ -39,6 +41,7 @@ def report(database: Database, path: Path) -> Path:
             "by_hand": reading.searches(connection, None),
             "regressions": reading.regressions(connection),
             "series": reading.judged_series(connection),
+            "begun": segments(connection),
         }
     text = _template().render(
         made_at=dt.datetime.now(tz=dt.UTC),
@@ -48,7 +51,7 @@ def report(database: Database, path: Path) -> Path:
         reasons=_reasons(facts["gaps"]),
         incidents=[_incident(row) for row in facts["incidents"]],
         by_hand=[_search(row) for row in facts["by_hand"]],
-        groups=_groups(facts["series"]),
+        groups=_groups(facts["series"], facts["begun"]),
         box=charts,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -189,7 +192,7 @@ def _search(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "title": title(row["benchmark"], row["params"]), "tried": tried}
 
 
-def _groups(series: Rows) -> list[tuple[str, Sequence[dict[str, Any]]]]:
+def _groups(series: Rows, begun: dict[int, dict[str, Any]]) -> list[tuple[str, Sequence[dict[str, Any]]]]:
     """The judged series by benchmark, each with its chart and the sentence that says the same."""
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in series:
@@ -201,6 +204,7 @@ def _groups(series: Rows) -> list[tuple[str, Sequence[dict[str, Any]]]]:
                 "inside": ", ".join(f"{key}={value}" for key, value in row["params"].items()),
                 "regressions": [_moved({**each, "evidence": []}) for each in row["regressions"]],
                 "text": _in_words(row, drawn),
+                "begun": segment_text(begun[row["series_id"]]) if row["series_id"] in begun else None,
             }
         )
     return list(found.items())

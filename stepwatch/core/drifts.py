@@ -1,0 +1,92 @@
+"""Has a series become slower by no step at all, a little every night?
+
+The level of the newest results is set beside a baseline: the level of a pinned night, else the foot of the line along which
+the last stretch leans. What detection calls a step since then is taken out, for of that people are told by itself. Worked
+example, 5 % being told and lower being better, with the baseline pinned at the first night:
+
+    100 nights of 1.000, 1.0006, 1.0012, …      told on the night after some eighty, when the middle of the newest five is 5 % up
+    10 nights of 1.0, then 90 of 1.2            a step, told as one; nothing remains that drifts
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import replace
+from itertools import pairwise
+
+from stepwatch.core.course import TriageSettings, badness
+from stepwatch.core.detection import Detection
+from stepwatch.core.model import Better, Direction, Regression, Segment, State, SuspectRange
+from stepwatch.core.results import Results
+
+NEWEST = 5  # results whose middle is the present level
+RESULTS = 14  # that a drift must last: weeks, for what moves in days is a step
+
+
+def find_drift(
+    results: Results, detection: Detection, better: Better, settings: TriageSettings
+) -> Regression | None:
+    """What has drifted for the worse by `drift_change` or more, as of tonight; its `baseline` is the level without it."""
+    found = _since_pinned(results, detection, settings) or _leaning(results, detection)
+    if found is None:
+        return None
+    start, ratio = found
+    worse = badness(ratio, better)
+    if len(results.values) - start < RESULTS or worse < math.log1p(settings.drift_change):
+        return None
+    level = _present(results)
+    return Regression(
+        suspect=SuspectRange(after=results.labels[start], through=results.labels[-1]),
+        direction=Direction.DRIFT,
+        state=State.CONFIRMED,
+        baseline=level / ratio,
+        level=level,
+        raised=results.tonight,
+    )
+
+
+def drift_back(
+    results: Results, known: Regression, better: Better, settings: TriageSettings
+) -> Regression | None:
+    """A told drift whose level is back, as of tonight; None while it is not."""
+    base = badness(known.baseline, better)
+    size = badness(known.level, better) - base
+    worse = badness(_present(results), better) - base
+    if worse > max(settings.detection.back_share * size, settings.detection.min_effect):
+        return None
+    return replace(known, state=State.RECOVERED, recovered=results.tonight)
+
+
+def _since_pinned(
+    results: Results, detection: Detection, settings: TriageSettings
+) -> tuple[int, float] | None:
+    """(place of the pinned night, present level / its level without the steps since); None where it has no result."""
+    start = results.places.get(settings.baseline or "", len(results.values))
+    if start >= len(results.values):
+        return None
+    pinned = statistics.median(results.values[max(0, start - NEWEST // 2) : start + NEWEST // 2 + 1])
+    steps = math.prod(
+        _jump(results, old, new) for old, new in pairwise(detection.segments) if new.start > start
+    )
+    return start, _present(results) / pinned / steps
+
+
+def _jump(results: Results, old: Segment, new: Segment) -> float:
+    """The ratio of the results right behind a step to those right before it: whole stretches may lean."""
+    before = results.values[max(old.start, old.stop - NEWEST) : old.stop]
+    behind = results.values[new.start : min(new.stop, new.start + NEWEST)]
+    return statistics.median(behind) / statistics.median(before)
+
+
+def _leaning(results: Results, detection: Detection) -> tuple[int, float] | None:
+    """(first place, present level / foot of its line) of the drift that lasts until tonight."""
+    last = next((each for each in detection.drifts if each.stop == len(results.values)), None)
+    if last is None:
+        return None
+    foot = detection.segments[-1].level / math.sqrt(1 + last.total)  # the level is that of its middle
+    return last.start, _present(results) / foot
+
+
+def _present(results: Results) -> float:
+    return statistics.median(results.values[-NEWEST:])

@@ -1,0 +1,107 @@
+"""In which messages is it said what has become of the regressions of tonight?
+
+One message for each incident and kind of news, written in the transaction of the decision. The head of an incident says also
+what else is known of its range: the nights in it without a result, siblings that moved the other way, other machines.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from alerts import message
+from stepwatch.core.model import Direction
+from stepwatch.core.rules import Rulebook
+from stepwatch.core.standing import QUIET
+from stepwatch.core.triage import RAISING, Saying, Telling
+from storage import incidents, neighbourhood
+from storage.rows import Connection
+
+Facts = dict[int, dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """One thing to be told, of which regression and in which incident."""
+
+    regression_id: int
+    incident_id: int
+    saying: Saying
+
+
+def tell(connection: Connection, told: Sequence[Told], tonight: str, *, rules: Rulebook) -> None:
+    """Write one message for each incident and kind of news."""
+    grouped: dict[int, list[Told]] = defaultdict(list)
+    for each in told:
+        grouped[each.incident_id].append(each)
+    for incident_id, everything in grouped.items():
+        facts = {row["regression_id"]: row for row in incidents.regressions_of(connection, incident_id)}
+        # of what is dismissed or snoozed, people want to hear no more
+        news = [each for each in everything if facts[each.regression_id]["disposition"] not in QUIET]
+        kinds = {each.saying.kind for each in news}
+        lines = {
+            kind: [_movement(facts, each) for each in news if each.saying.kind is kind] for kind in kinds
+        }
+        if kinds & RAISING:
+            _raise(connection, incident_id, facts, rules)
+        for kind, make in (
+            (Telling.PARTLY_RECOVERED, message.partly),
+            (Telling.RETRACTED, message.retracted),
+            (Telling.WAY_BACK, message.way_back),
+        ):
+            if kind in kinds:
+                said = make(tonight, lines[kind])
+                incidents.write(
+                    connection, kind=f"{kind.value} {tonight}", message=said, incident_id=incident_id
+                )
+        if incidents.mark_recovered(connection, incident_id) and Telling.RECOVERED in kinds:
+            said = message.recovered(tonight, [_way_back(row) for row in facts.values()])
+            incidents.write(connection, kind="recovered", message=said, incident_id=incident_id)
+
+
+def _raise(connection: Connection, incident_id: int, facts: Facts, rules: Rulebook) -> None:
+    """The head of an incident; the threads of the same range on other machines get a line that names it."""
+    first = next(iter(facts.values()))
+    direction = Direction(first["direction"])
+    elsewhere = neighbourhood.on_other_machines(connection, incident_id)
+    notes = [] if direction is Direction.DRIFT else _notes(connection, incident_id, first)
+    notes += [message.also_on(machine, number) for number, machine in elsewhere]
+    head = message.head(
+        direction,
+        machine=first["machine"],
+        after=first["after"],
+        through=first["through"],
+        regressions=list(facts.values()),
+        owners=rules.owners(message.named(row) for row in facts.values()),
+        notes=notes,
+    )
+    incidents.write(connection, kind="head", message=head, incident_id=incident_id)
+    for number, _ in elsewhere:
+        note = {"title": message.also_on(first["machine"], incident_id), "lines": [head["title"]]}
+        incidents.write(connection, kind=f"also {incident_id}", message=note, incident_id=number)
+
+
+def _notes(connection: Connection, incident_id: int, first: dict[str, Any]) -> list[str]:
+    silent = neighbourhood.nights_inside(
+        connection, first["series_id"], after=first["after"], through=first["through"]
+    )
+    return [
+        *message.silent_nights(silent),
+        *message.cost_shift(neighbourhood.moved_the_other_way(connection, incident_id)),
+    ]
+
+
+def _way_back(row: dict[str, Any]) -> str:
+    present = row["level"] if row["present"] is None else row["present"]
+    if row["direction"] == Direction.DRIFT:  # back by no step
+        return message.movement(row, before=row["level"], after=row["baseline"], remaining=0)
+    return message.movement(row, before=row["level"], after=present, remaining=present / row["baseline"] - 1)
+
+
+def _movement(facts: Facts, told: Told) -> str:
+    saying = told.saying
+    return message.movement(
+        facts[told.regression_id], before=saying.before, after=saying.after, remaining=saying.remaining
+    )
