@@ -128,6 +128,27 @@ def open_rechecks(connection: Connection, *, machine: str, source: model.Source)
     ]
 
 
+def night_values(connection: Connection, recheck: Recheck) -> dict[int, tuple[float, float]]:
+    """By series id: what its nights on both sides of the boundary measured, where both have a result."""
+    query = sa.text(
+        """
+        select old.series_id, old.value as before, new.value as after from reporting.points old
+        join reporting.points new on new.series_id = old.series_id and new.label = :through and new.outcome = 'ok'
+        where old.series_id = any(:series) and old.label = :after and old.outcome = 'ok'
+          and old.value > 0 and new.value > 0
+        """
+    )
+    found = connection.execute(
+        query,
+        {
+            "series": list(recheck.series),
+            "after": recheck.suspect.after,
+            "through": recheck.suspect.through,
+        },
+    )
+    return {row.series_id: (row.before, row.after) for row in found}
+
+
 def save_evidence(
     connection: Connection,
     *,

@@ -11,7 +11,8 @@ from stepwatch.core.course import TriageSettings
 from stepwatch.core.detection import DetectionSettings
 from stepwatch.core.model import Better, Direction, Point
 from stepwatch.core.rules import Rule, Rulebook
-from stepwatch.core.triage import Telling, triage
+from stepwatch.core.sayings import Telling
+from stepwatch.core.triage import triage
 
 GENERAL = TriageSettings(detection=DetectionSettings(min_effect=0.004), confirm=4, suspect_change=0.1)
 NAME = "linalg.Cholesky.track_time(edge=512)"

@@ -181,11 +181,24 @@ def test_later_nights_prove_a_step_without_evidence(verdict: Verdict) -> None:
     assert watch.asked == ["(n004, n005]"]
 
 
-def test_small_steps_are_not_measured_again() -> None:
+def test_small_steps_of_few_nights_are_not_measured_again() -> None:
     watch = Watch(default=Verdict.DIFFERENT)
     watch.play(points([100.0, 100.1, 99.9, 100.0, 100.1, *[109.0] * 5]))
     assert watch.asked == []
     assert watch.said == [("regression", "(n004, n005]", "n009")]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "on"), [(Verdict.DIFFERENT, "n016"), (Verdict.UNKNOWN, "n016"), (Verdict.SAME, "n020")]
+)
+def test_of_many_nights_a_small_step_is_measured_again_and_told_later_where_nothing_was_seen(
+    verdict: Verdict, on: str
+) -> None:
+    quiet = [100.0, 100.1, 99.9, 100.0, 100.1, 99.9] * 2
+    watch = Watch(default=verdict)
+    watch.play(points([*quiet, *[103.0, 103.1, 102.9] * 4]))
+    assert watch.asked == ["(n011, n012]"]
+    assert watch.said == [("regression", "(n011, n012]", on)]
 
 
 def test_a_large_change_within_the_noise_is_not_measured_again() -> None:

@@ -14,7 +14,7 @@ series (a count) needs no confirmation; it is worth telling only from `suspect_c
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from stepwatch.core.detection import Detection, DetectionSettings
@@ -55,7 +55,8 @@ class TriageSettings:
     """When a step is believed, and what is measured again at once.
 
     `confirm` results must follow the first one on a new level, and its step have `confidence` (0.5 is that of one that
-    detection just believes in, so that what is said is further from being taken back); `suspect_change` is relative, and to be measured again
+    detection just believes in, so that what is said is further from being taken back), or `doubt` times as many where a
+    re-measurement of a small step has seen nothing; `suspect_change` is relative, and to be measured again
     a night must also be `suspect_noises` times the noise off; a re-fit may move what is known by `same_place` results.
     People are told of steps in the directions `told`; of the others nobody is, and with none nothing is measured again. A
     drift is told from `drift_change` (relative) on, against the level of the night `baseline` where one is pinned.
@@ -63,6 +64,7 @@ class TriageSettings:
 
     detection: DetectionSettings = field(default_factory=DetectionSettings)
     confirm: int = 4
+    doubt: int = 2
     confidence: float = 0.6
     suspect_change: float = 0.10
     suspect_noises: float = 3.0
@@ -84,12 +86,17 @@ def read_course(
     settings: TriageSettings,
     *,
     exact: bool = False,
+    doubted: Collection[int] = (),
 ) -> list[Turn]:
-    """One Turn for each of the detection's steps, in order."""
+    """One Turn for each of the detection's steps, in order.
+
+    What begins at `doubted` positions was measured again and not found: where it is no large step, it takes `doubt` times as
+    many results.
+    """
     turns = [
         _exact_turn(detection, i, better, settings)
         if exact
-        else _turn(values, detection, i, better, settings)
+        else _turn(values, detection, i, better, settings, doubted)
         for i in range(len(detection.steps))
     ]
     open_: list[Turn] = []
@@ -141,12 +148,19 @@ def _lose(gains: list[Turn], turn: Turn) -> None:
 
 
 def _turn(
-    values: Sequence[float], detection: Detection, i: int, better: Better, settings: TriageSettings
+    values: Sequence[float],
+    detection: Detection,
+    i: int,
+    better: Better,
+    settings: TriageSettings,
+    doubted: Collection[int],
 ) -> Turn:
     step = detection.steps[i]
     old, new = detection.segments[i], detection.segments[i + 1]
     base, level = badness(old.level, better), badness(new.level, better)
     size = abs(level - base)
+    in_doubt = step.index in doubted and size < settings.large
+    wanted = settings.confirm * (settings.doubt if in_doubt else 1)
     error = detection.noise * math.sqrt(1 / (old.stop - old.start) + 1 / (new.stop - new.start))
     direction = Direction.REGRESSION if level > base else Direction.IMPROVEMENT
     return Turn(
@@ -154,7 +168,7 @@ def _turn(
         direction=direction,
         ripe=(
             step.confidence >= settings.confidence
-            and results_on(values, detection, i, settings.detection.back_share) > settings.confirm
+            and results_on(values, detection, i, settings.detection.back_share) > wanted
         )
         or (step.remeasured and size >= settings.large),
         relevant=direction in settings.told,

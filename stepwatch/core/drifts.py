@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -19,12 +20,54 @@ from stepwatch.core.course import TriageSettings, badness
 from stepwatch.core.detection import Detection
 from stepwatch.core.model import Better, Direction, Regression, Segment, State, SuspectRange
 from stepwatch.core.results import Results
+from stepwatch.core.sayings import Saying, Telling, remaining
 
 NEWEST = 5  # results whose middle is the present level
 RESULTS = 14  # that a drift must last: weeks, for what moves in days is a step
 
 
-def find_drift(
+def new_drift(
+    results: Results,
+    detection: Detection,
+    followed: Sequence[Regression | None],
+    better: Better,
+    settings: TriageSettings,
+    said: list[Saying],
+) -> list[Regression]:
+    """The drift that is new tonight, which is said at once; while one lasts there is no other."""
+    drifts = [r for r in followed if r is not None and r.direction is Direction.DRIFT]
+    if any(r.recovered in {None, results.tonight} for r in drifts):
+        return []
+    found = _find(results, detection, better, settings)
+    if found is None:
+        return []
+    said.append(_of_drift(Telling.DRIFT, found, found.level))
+    return [found]
+
+
+def follow_drift(
+    results: Results, known: Regression, better: Better, settings: TriageSettings, said: list[Saying]
+) -> Regression:
+    """What becomes of a told drift."""
+    back = _back(results, known, better, settings) if known.recovered is None else None
+    if back is None:
+        return known
+    said.append(_of_drift(Telling.RECOVERED, back, results.values[-1]))
+    return back
+
+
+def _of_drift(kind: Telling, drift: Regression, present: float) -> Saying:
+    return Saying(
+        kind=kind,
+        regression=drift,
+        suspect=None,
+        before=drift.baseline if kind is Telling.DRIFT else drift.level,
+        after=present,
+        remaining=remaining(present, drift.baseline),
+    )
+
+
+def _find(
     results: Results, detection: Detection, better: Better, settings: TriageSettings
 ) -> Regression | None:
     """What has drifted for the worse by `drift_change` or more, as of tonight; its `baseline` is the level without it."""
@@ -46,9 +89,7 @@ def find_drift(
     )
 
 
-def drift_back(
-    results: Results, known: Regression, better: Better, settings: TriageSettings
-) -> Regression | None:
+def _back(results: Results, known: Regression, better: Better, settings: TriageSettings) -> Regression | None:
     """A told drift whose level is back, as of tonight; None while it is not."""
     base = badness(known.baseline, better)
     size = badness(known.level, better) - base

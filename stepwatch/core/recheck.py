@@ -19,6 +19,7 @@ from stepwatch.core.results import Results
 FAR = math.log(3)
 CONTROL_SHARE = 0.5  # of a step that the control must move by, for the machine to have done it
 CONTROLS_MIN = 5
+EFFECT_MIN, EFFECT_MAX = 0.003, 0.05
 MANY = 12  # nights from which on a series tells its own noise
 
 
@@ -57,6 +58,15 @@ def surroundings_moved(results: Results, evidence: Sequence[Evidence]) -> set[in
     return found
 
 
+def doubted(results: Results, evidence: Sequence[Evidence]) -> set[int]:
+    """The first positions of new levels of which a re-measurement has said that both sides are alike."""
+    return {
+        results.places[each.suspect.through]
+        for each in evidence
+        if each.verdict is Verdict.SAME and each.suspect.through in results.labels
+    }
+
+
 def control_moved(results: Results, step: Step, controls: Sequence[tuple[str, float]]) -> bool:
     """Whether the pinned old environment, measured on (night, value), moved with a step: half of it or more."""
     places = [(results.places[night], value) for night, value in controls if night in results.places]
@@ -69,9 +79,22 @@ def control_moved(results: Results, step: Step, controls: Sequence[tuple[str, fl
 
 
 def control_noise(controls: Sequence[tuple[str, float]]) -> float | None:
-    """The relative noise between runs of one environment; None where it was measured less than `CONTROLS_MIN` times."""
+    """The relative noise between runs of one environment; None where it was measured less than `CONTROLS_MIN` times.
+
+    By the mean of the distances from the middle run: of a program with two modes a median would see one of them only.
+    """
     values = [value for _, value in controls]
-    return noise_of_values(values) if len(values) >= CONTROLS_MIN and min(values) > 0 else None
+    if len(values) < CONTROLS_MIN or min(values) <= 0:
+        return None
+    logs = [math.log(value) for value in values]
+    middle = statistics.median(logs)
+    distance = statistics.fmean(abs(each - middle) for each in logs)
+    return math.sqrt(math.pi / 2 * len(logs) / (len(logs) - 1)) * distance
+
+
+def effect_sought(before: float, after: float) -> float:
+    """The smallest change that a re-measurement of a step between two levels must be able to see: half of it, at most 5 %."""
+    return min(EFFECT_MAX, max(EFFECT_MIN, abs(math.log(after / before)) / 2))
 
 
 def asked_range(
@@ -115,7 +138,8 @@ def _newest_range(
     step = detection.steps[-1]
     bracket = results.bracket(detection, step)
     waits = n - step.index <= settings.confirm
-    small = abs(math.log(step.ratio)) < large
+    # of few nights a small step is only a guess
+    small = abs(math.log(step.ratio)) < large and n < MANY
     return None if small or not waits or step.remeasured or bracket in asked else bracket
 
 

@@ -25,15 +25,13 @@ Worked example: the guide's step of 07-25 has results on 07-25, 26, 27, 28 and 2
 
 from __future__ import annotations
 
-import enum
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from stepwatch.core.course import TriageSettings, Turn, badness, read_course
 from stepwatch.core.detection import Detection, detect
-from stepwatch.core.drifts import drift_back, find_drift
+from stepwatch.core.drifts import follow_drift, new_drift
 from stepwatch.core.model import (
     Better,
     Direction,
@@ -44,41 +42,15 @@ from stepwatch.core.model import (
     Step,
     SuspectRange,
 )
-from stepwatch.core.recheck import asked_range, control_moved, proved_boundary, surroundings_moved
+from stepwatch.core.recheck import (
+    asked_range,
+    control_moved,
+    doubted,
+    proved_boundary,
+    surroundings_moved,
+)
 from stepwatch.core.results import Results, collect_results
-
-
-class Telling(enum.StrEnum):
-    """What people are told about a regression, each at most once."""
-
-    REGRESSION = "regression"
-    IMPROVEMENT = "improvement"
-    DRIFT = "drift"
-    PARTLY_RECOVERED = "partly_recovered"
-    RECOVERED = "recovered"
-    RETRACTED = "retracted"
-    WAY_BACK = "way_back"
-
-
-# what opens an incident
-RAISING = frozenset({Telling.REGRESSION, Telling.IMPROVEMENT, Telling.DRIFT})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Saying:
-    """One thing to be told tonight.
-
-    `suspect`, `before` and `after` (levels in the unit) are those of the step that is the reason: for a recovery the
-    way back. `suspect` is None where no step is: a level that is back, or a step that is gone, without one.
-    `remaining` = present level / baseline - 1.
-    """
-
-    kind: Telling
-    regression: Regression
-    suspect: SuspectRange | None
-    before: float
-    after: float
-    remaining: float
+from stepwatch.core.sayings import RAISING, Saying, Telling, remaining
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +118,14 @@ def triage(
         settings=settings.detection,
         exact=exact,
     )
-    turns = read_course(results.values, detection, better, settings, exact=exact)
+    turns = read_course(
+        results.values,
+        detection,
+        better,
+        settings,
+        exact=exact,
+        doubted=() if exact else doubted(results, evidence),
+    )
     if not exact:
         elsewhere |= {t.step.index for t in turns if control_moved(results, t.step, controls)}
     matches = _match(results, known, turns, settings.same_place)
@@ -154,7 +133,7 @@ def triage(
     followed = tuple(
         _followed(results, detection, r, matches[i], said, elsewhere=matches[i].step.index in elsewhere)
         if i in matches
-        else _drifted(results, r, better, settings, said)
+        else follow_drift(results, r, better, settings, said)
         if r.direction is Direction.DRIFT
         else _gone(results, detection, r, better, settings, said)
         for i, r in enumerate(known)
@@ -167,7 +146,7 @@ def triage(
     ]
     alerted = [r for r in (*followed, *opened) if r is not None and r.raised]
     if not exact and Direction.REGRESSION in settings.told:
-        opened += _drifting(results, detection, followed, better, settings, said)
+        opened += new_drift(results, detection, followed, better, settings, said)
     return Triage(
         detection=detection,
         followed=followed,
@@ -272,7 +251,7 @@ def _followed(
             suspect=results.bracket(detection, step),
             before=step.level_before,
             after=step.level_after,
-            remaining=_remaining(step.level_after, now.baseline),
+            remaining=remaining(step.level_after, now.baseline),
         )
     )
     return now
@@ -320,51 +299,10 @@ def _gone(
             suspect=None,
             before=known.level,
             after=present,
-            remaining=_remaining(present, known.baseline),
+            remaining=remaining(present, known.baseline),
         )
     )
     return now
-
-
-def _drifting(
-    results: Results,
-    detection: Detection,
-    followed: Sequence[Regression | None],
-    better: Better,
-    settings: TriageSettings,
-    said: list[Saying],
-) -> list[Regression]:
-    """The drift that is new tonight, which is said at once; while one lasts there is no other."""
-    drifts = [r for r in followed if r is not None and r.direction is Direction.DRIFT]
-    if any(r.recovered in {None, results.tonight} for r in drifts):
-        return []
-    found = find_drift(results, detection, better, settings)
-    if found is None:
-        return []
-    said.append(_of_drift(Telling.DRIFT, found, found.level))
-    return [found]
-
-
-def _drifted(
-    results: Results, known: Regression, better: Better, settings: TriageSettings, said: list[Saying]
-) -> Regression:
-    """What becomes of a told drift."""
-    back = drift_back(results, known, better, settings) if known.recovered is None else None
-    if back is None:
-        return known
-    said.append(_of_drift(Telling.RECOVERED, back, results.values[-1]))
-    return back
-
-
-def _of_drift(kind: Telling, drift: Regression, present: float) -> Saying:
-    return Saying(
-        kind=kind,
-        regression=drift,
-        suspect=None,
-        before=drift.baseline if kind is Telling.DRIFT else drift.level,
-        after=present,
-        remaining=_remaining(present, drift.baseline),
-    )
 
 
 def _still_there(results: Results, detection: Detection, known: Regression) -> bool:
@@ -377,11 +315,6 @@ def _still_there(results: Results, detection: Detection, known: Regression) -> b
         statistics.median(results.values[a:b]) for a, b in ((around.start, place), (place, around.stop))
     )
     return (new - old) / (known.level - known.baseline) >= 0.5
-
-
-def _remaining(present: float, baseline: float) -> float:
-    """What a count has above a baseline of zero is without measure."""
-    return present / baseline - 1 if baseline else (math.inf if present else 0.0)
 
 
 def _dips(results: Results, detection: Detection, alerted: Sequence[Regression]) -> tuple[DipNights, ...]:

@@ -18,6 +18,7 @@ from typing import Any
 from stepwatch.core import documents
 from stepwatch.core.bisection.compare import FIRST_LOOK, compare
 from stepwatch.core.model import Benchmark, Origin, Outcome, Verdict, digest
+from stepwatch.core.recheck import EFFECT_MAX, effect_sought
 from stepwatch.jobs.bench import run_folder
 from stepwatch.jobs.control import control
 from stepwatch.jobs.detect import detect
@@ -25,11 +26,19 @@ from stepwatch.jobs.measure import alternate
 from stepwatch.jobs.record import record_documents
 from stepwatch.jobs.workplace import Workplace
 from stepwatch.runners.protocol import Failure, Opened
-from storage.rechecks import Recheck, ask_bridge, measured_nights, open_rechecks, save_evidence
+from storage.rechecks import (
+    Recheck,
+    ask_bridge,
+    measured_nights,
+    night_values,
+    open_rechecks,
+    save_evidence,
+)
 from storage.rows import load_series
 
 SIDES = ("old", "new")
 CAP = 5  # processes a side; what is not clear by then waits for more nights
+CAP_SMALL = 10  # the same of a step that is less than EFFECT_MAX can tell
 
 
 def confirm(place: Workplace) -> int:
@@ -92,6 +101,7 @@ def _decide(
     place: Workplace, recheck: Recheck, benchmarks: dict[int, Benchmark], sides: Sequence[Opened]
 ) -> int:
     undecided = dict(benchmarks)
+    sought = _sought(place, recheck)
     # the same boundary may be asked about again for other series: what was measured for these lies in its own folder
     key = f"recheck/{recheck.id}/{digest(sorted(benchmarks))[:8]}"
     folder = run_folder(place.runs, key)
@@ -112,7 +122,14 @@ def _decide(
         with place.database.begin() as connection:
             for series_id, benchmark in list(undecided.items()):
                 old, new = (documents.process_values(side, benchmark) for side in result)
-                comparison = compare(old, new, better=benchmark.better, cap=CAP, give_up=True)
+                comparison = compare(
+                    old,
+                    new,
+                    better=benchmark.better,
+                    min_effect=sought[series_id],
+                    cap=CAP if sought[series_id] >= EFFECT_MAX else CAP_SMALL,
+                    give_up=True,
+                )
                 if comparison.more and min(len(old), len(new)) >= count:
                     more = max(more, comparison.more)
                     continue
@@ -141,6 +158,18 @@ def _decide(
                     )
                 return len(benchmarks)
         count += more
+
+
+def _sought(place: Workplace, recheck: Recheck) -> dict[int, float]:
+    """The change of each series that is to be seen: of its own step; across a bridge or an overlap there need be none."""
+    if _is_bridge(place, recheck):
+        return dict.fromkeys(recheck.series, EFFECT_MAX)
+    with place.database.begin() as connection:
+        values = night_values(connection, recheck)
+    return {
+        series_id: effect_sought(*values[series_id]) if series_id in values else EFFECT_MAX
+        for series_id in recheck.series
+    }
 
 
 def _broken(place: Workplace, recheck_id: int, benchmarks: dict[int, Benchmark], failure: Failure) -> int:

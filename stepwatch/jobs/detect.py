@@ -16,7 +16,8 @@ from stepwatch.core import detection
 from stepwatch.core.model import Direction, Point, Regression, Source, State, SuspectRange, title
 from stepwatch.core.recheck import control_noise
 from stepwatch.core.rules import Rulebook
-from stepwatch.core.triage import RAISING, Triage, triage
+from stepwatch.core.sayings import RAISING
+from stepwatch.core.triage import Triage, triage
 from stepwatch.jobs.follow_failures import follow_failures
 from stepwatch.jobs.overlap import ask_overlaps
 from stepwatch.jobs.surroundings import tell_surroundings

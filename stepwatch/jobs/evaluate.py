@@ -15,7 +15,7 @@ from typing import Any
 from stepwatch.core.course import TriageSettings
 from stepwatch.core.detection import detect
 from stepwatch.core.labels import Labelled
-from stepwatch.core.model import Better, Point
+from stepwatch.core.model import Better, Direction, Point
 from stepwatch.core.scores import FIRST, Night, Score, held, score, whole
 from stepwatch.jobs.replay import Replay, replay
 from stepwatch.runners.peers import Peers
@@ -92,7 +92,9 @@ def night_of(played: Replay, places: Mapping[str, int]) -> Night:
     alerts = {
         (places[one.saying.suspect.through], places[one.on]) for one in played.said if one.saying.suspect
     }
-    return Night(alerts=sorted(alerts), flips=sum(one.saying.suspect is None for one in played.said))
+    flips = [one for one in played.said if one.saying.suspect is None]
+    drifts = sum(one.saying.regression.direction is Direction.DRIFT for one in flips)  # are about no step
+    return Night(alerts=sorted(alerts), flips=len(flips) - drifts)
 
 
 def row_json(row: Row) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from typing import Any
 
 from stepwatch.core.course import TriageSettings
 from stepwatch.core.model import Better, Evidence, Point, Regression, Step, SuspectRange
-from stepwatch.core.triage import DipNights, Saying, Telling, triage
+from stepwatch.core.sayings import Saying, Telling
+from stepwatch.core.triage import DipNights, triage
 
 
 @dataclass(frozen=True, kw_only=True)

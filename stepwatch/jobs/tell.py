@@ -14,8 +14,8 @@ from typing import Any
 from alerts import message
 from stepwatch.core.model import Direction
 from stepwatch.core.rules import Rulebook
+from stepwatch.core.sayings import RAISING, Saying, Telling
 from stepwatch.core.standing import QUIET
-from stepwatch.core.triage import RAISING, Saying, Telling
 from storage import incidents, neighbourhood
 from storage.rows import Connection
 
