@@ -10,17 +10,15 @@ import datetime as dt
 import functools
 import os
 import re
-import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import requests
 from pypi_simple import PYPI_SIMPLE_ENDPOINT, NoSuchProjectError, PyPISimple
-from requests.adapters import HTTPAdapter
 
 from stepwatch.core.model import JAX, XLA, CommitPair, Night, Revision, Source, SourceKind
 from stepwatch.runners.protocol import UnreachableError
+from stepwatch.runners.web import SystemTrust, innermost
 
 # the repository that a distribution's releases stand in for
 DISTRIBUTIONS = {JAX: "jax", XLA: "jaxlib"}
@@ -126,12 +124,14 @@ def released(repository: str) -> Mapping[str, Release]:
     project = DISTRIBUTIONS[repository]
     try:
         with PyPISimple(index) as client:
-            client.s.mount("https://", _SystemTrust())
+            client.s.mount("https://", SystemTrust())
             page = client.get_project_page(project, timeout=60)
     except NoSuchProjectError:
         raise UnreachableError(f"the package index has no project {project}") from None
     except requests.RequestException as error:
-        raise UnreachableError(f"the package index does not answer for {project}: {_why(error)}") from None
+        raise UnreachableError(
+            f"the package index does not answer for {project}: {innermost(error)}"
+        ) from None
     uploads: dict[str, list[tuple[dt.datetime, bool]]] = {}
     for file in page.packages:
         if file.version and _FINAL.match(file.version) and file.upload_time is not None:
@@ -148,20 +148,3 @@ def released(repository: str) -> Mapping[str, Release]:
         for version, files in uploads.items()
     }
     return dict(sorted(found.items(), key=lambda item: item[1].revision.committed_at))
-
-
-class _SystemTrust(HTTPAdapter):
-    """Trusts what this machine trusts (and `SSL_CERT_FILE` names), as pip and uv do, beside requests' own list."""
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        super().init_poolmanager(*args, **kwargs, ssl_context=ssl.create_default_context())
-
-
-def _why(error: requests.RequestException) -> str:
-    """The innermost reason: requests wraps it in sentences that name objects."""
-    inner: BaseException = error
-    while (deeper := getattr(inner, "reason", None) or next(iter(inner.args), None)) is not None:
-        if not isinstance(deeper, BaseException):
-            break
-        inner = deeper
-    return f"{type(error).__name__}: {str(inner).rpartition(': ')[2]}"

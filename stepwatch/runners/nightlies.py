@@ -1,0 +1,117 @@
+"""Which container image is a night, by its date?
+
+A nightly image has its date in its tag. The date is that of the build, never that of a commit; a date may have no image
+(the build failed), one for another platform only, or one that was taken away later: each is a gap with its reason.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stepwatch.core.model import CommitPair, Night, Revision, Source, SourceKind
+from stepwatch.runners.images import PLATFORM, Absent, parse_reference
+from stepwatch.runners.registry import Registry
+
+PLACEHOLDERS = ("container", "date", "flavor")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlierImage:
+    """How images were named through a date."""
+
+    through: dt.date
+    image: str
+
+
+IMAGE = "ghcr.io/nvidia/{container}:{flavor}-{date}"
+EARLIER = (EarlierImage(through=dt.date(2024, 2, 9), image="ghcr.io/nvidia/{container}:nightly-{date}"),)
+
+
+@dataclass(kw_only=True)
+class RegistryNights:
+    """Nightly images: a date's night is the image whose name has it, where the registry has one for the platform."""
+
+    name: str
+    registry: Registry
+    image: str = IMAGE
+    earlier_images: Sequence[EarlierImage] = EARLIER
+    container: str = "jax"
+    flavor: str = "jax"
+    platform: str = PLATFORM
+
+    @property
+    def source(self) -> Source:
+        """The source as it is stored."""
+        return Source(kind=SourceKind.REGISTRY, name=self.name)
+
+    def labels(self) -> tuple[str, ...]:
+        """The night that is run when nothing else is asked for: today's, in UTC."""
+        return (_today().isoformat(),)
+
+    def label_on(self, date: dt.date) -> str:
+        """The date itself: whether there is an image, the registry says of each night."""
+        return date.isoformat()
+
+    def night(self, label: str) -> Night | None:
+        """The night of a date: its image, or the reason why there is none; None for no date, and for one to come.
+
+        Raises:
+            RegistryError: access is refused, or the registry has no such repository.
+            UnreachableError: the registry gives no answer that can be used.
+        """
+        date = _date(label)
+        if date is None or date > _today():
+            return None
+        at = dt.datetime.combine(date, dt.time(), dt.UTC)
+        found = self.registry.look(self.reference(date), self.platform)
+        if isinstance(found, Absent):
+            return Night(source=self.source, label=label, at=at, gap_reason=found.reason)
+        return Night(source=self.source, label=label, at=at, image=found)
+
+    def reference(self, date: dt.date) -> str:
+        """The name of a date's image; of the earlier ways to name it, the first that reaches to the date holds."""
+        template = next((each.image for each in self.earlier_images if each.through >= date), self.image)
+        return template.format(container=self.container, flavor=self.flavor, date=date.isoformat())
+
+    def pair(self, jax: str, xla: str) -> str:
+        """The sentence that says why two commits are no pair here."""
+        return f"jax@{jax}+xla@{xla}: commits can't be built in an image yet; accepted is a date such as 2024-09-16"
+
+    def revisions(self, good: CommitPair, bad: CommitPair) -> tuple[Revision, ...]:
+        """The bad pair's revisions where they differ from the good one's: what lies between is not known here."""
+        ends = ((good.jax, bad.jax), (good.xla, bad.xla))
+        return tuple(last for first, last in ends if first.ref != last.ref)
+
+
+def template_fault(text: str) -> str | None:
+    """What is wrong with a template of names, in one sentence; None where nothing is."""
+    accepted = f"accepted is a name with {{date}} in it, {{container}} and {{flavor}} too, such as {IMAGE}"
+    try:
+        parts = list(string.Formatter().parse(text))
+    except ValueError:
+        return f"{text!r} has a brace without its other half; {accepted}"
+    fields = [part[1:] for part in parts if part[1] is not None]
+    for name, form, conversion in fields:
+        if name not in PLACEHOLDERS or form or conversion:
+            written = f"{name}{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}"
+            return f"{text!r} has the placeholder {{{written}}}; {accepted}"
+    if all(name != "date" for name, *_ in fields):
+        return f"{text!r} has no {{date}}; {accepted}"
+    found = parse_reference(text.format(container="jax", flavor="jax", date="2024-09-16"))
+    return found if isinstance(found, str) else None
+
+
+def _date(label: str) -> dt.date | None:
+    try:
+        date = dt.date.fromisoformat(label)
+    except ValueError:
+        return None
+    # 20240916 is a date too, and would be a second night
+    return date if date.isoformat() == label else None
+
+
+def _today() -> dt.date:
+    return dt.datetime.now(dt.UTC).date()
