@@ -11,7 +11,8 @@ from airflow.sdk.timezone import datetime
 from stepwatch_operators import BenchmarkOperator, refusals_fail
 
 from stepwatch import wiring
-from stepwatch.jobs import bench, confirm, deliver, detect, record, resolve
+from stepwatch.jobs import confirm, deliver, detect, record, resolve
+from stepwatch.jobs.nightly import measure_night
 
 ORIGIN = "{{ 'backfill' if dag_run.run_type == 'backfill' else 'nightly' }}"
 WORD = {"type": ["null", "string"], "default": None}
@@ -68,7 +69,7 @@ def _nightly() -> None:
         label = find_night.override(task_id=f"resolve_{machine}")(machine)
         measured = BenchmarkOperator(
             task_id=f"bench_{machine}",
-            job=bench.bench,
+            job=measure_night,
             machine=machine,
             arguments={"label": label, "fresh": "{{ params.fresh }}", "origin": ORIGIN},
         )

@@ -39,7 +39,7 @@ class BenchmarkOperator(BaseOperator):
         source: Any = "{{ params.source }}",
         **kwargs: Any,
     ) -> None:
-        super().__init__(pool=machine, **kwargs)
+        super().__init__(**wiring.slot(machine), **kwargs)
         self.job = job
         self.machine = machine
         self.arguments = arguments or {}
@@ -69,7 +69,9 @@ class BisectionSensor(BaseSensorOperator):
 
     def __init__(self, *, job: Callable[..., bool], machine: str, bisection: Any, **kwargs: Any) -> None:
         # a shorter interval than 20 s fails runs in Airflow 3.3: "executor reported success, but state is scheduled"
-        super().__init__(pool=machine, mode="reschedule", poke_interval=20, timeout=7 * 24 * 3600, **kwargs)
+        super().__init__(
+            **wiring.slot(machine), mode="reschedule", poke_interval=20, timeout=7 * 24 * 3600, **kwargs
+        )
         self.job = job
         self.machine = machine
         self.bisection = bisection

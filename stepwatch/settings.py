@@ -7,13 +7,14 @@ each key means; a test holds the two together.
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -22,14 +23,26 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from stepwatch.runners import images
+
 CLONE = Path(__file__).resolve().parent.parent
 FILE_NAME = "stepwatch.toml"
+KINDS = "'releases' or 'registry'"
 EVERY_GROUP = "all"  # in place of a group of benchmarks
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
 
 
 class ConfigError(Exception):
     """A mistake in the configuration; the message names the file, the key and what is accepted."""
+
+
+def _size(text: str) -> str:
+    if not re.fullmatch(r"[1-9]\d*[bkmg]?", text, re.IGNORECASE):
+        raise ValueError("a number of bytes, or one with k, m or g, such as '8g'")
+    return text
+
+
+Size = Annotated[str, AfterValidator(_size)]
 
 
 class _Section(BaseModel):
@@ -39,11 +52,19 @@ class _Section(BaseModel):
 class MachineSettings(_Section):
     """`[machines.NAME]`: where suites run."""
 
-    runner: Literal["local"] = "local"
+    runner: Literal["local", "docker"] = "local"
+    source: Name | None = None
     accelerator: str = "cpu"
     core: int | None = Field(default=None, ge=0)
     autotuning: Path | None = None
     control_days: float = Field(default=7, ge=0, le=36500)
+    pool: Name | None = None
+    queue: str | None = None
+    engine: str | None = None
+    devices: tuple[str, ...] = ()
+    memory: Size | None = None
+    shm_size: Size = "1g"
+    keep_images: int = Field(default=5, ge=0)
 
 
 class EarlierSettings(_Section):
@@ -68,6 +89,54 @@ class ReleasesSettings(_Section):
     control: str | None = None
     baseline: str | None = None
     python: tuple[str, ...] = Field(default=("3.11", "3.12", "3.13"), min_length=1)
+
+
+def _template(text: str) -> str:
+    fault = images.template_fault(text)
+    if fault is not None:
+        raise ValueError(f"a name of images ({fault})")
+    return text
+
+
+Template = Annotated[str, AfterValidator(_template)]
+
+
+class EarlierImageSettings(_Section):
+    """An entry of `earlier_images`: how images were named through one date."""
+
+    through: dt.date
+    image: Template
+
+
+class RegistrySettings(_Section):
+    """`[sources.NAME]`: nightly containers of a registry."""
+
+    kind: Literal["registry"] = "registry"
+    image: Template = images.IMAGE
+    earlier_images: tuple[EarlierImageSettings, ...] = (
+        EarlierImageSettings(through=images.EARLIER_THROUGH, image=images.EARLIER_IMAGE),
+    )
+    container: str = "jax"
+    flavor: str = "jax"
+    platform: str = images.PLATFORM
+    username: str = ""
+    password: str = ""
+    look_back_days: int = Field(default=5, ge=0, le=365)
+    control: str | None = None
+    baseline: str | None = None
+
+
+def _kind(source: Any) -> str:
+    """The kind that a source says that it has; where it says none, releases."""
+    return str(
+        source.get("kind", "releases") if isinstance(source, dict) else getattr(source, "kind", source)
+    )
+
+
+SourceSettings = Annotated[
+    Annotated[ReleasesSettings, Tag("releases")] | Annotated[RegistrySettings, Tag("registry")],
+    Discriminator(_kind),
+]
 
 
 def _expression(text: str) -> str:
@@ -169,7 +238,7 @@ class Settings(BaseSettings):
     source: Name = "releases"
     suite: Name = "core"
     machines: dict[Name, MachineSettings] = {"local": MachineSettings()}
-    sources: dict[Name, ReleasesSettings] = {"releases": ReleasesSettings()}
+    sources: dict[Name, SourceSettings] = {"releases": ReleasesSettings()}
     suites: dict[Name, SuiteSettings] = {"core": SuiteSettings()}
     thresholds: ThresholdSettings = ThresholdSettings()
     rules: tuple[RuleSettings, ...] = ()
@@ -284,7 +353,7 @@ def _refuse_bad_toml(file: Path | None) -> None:
 
 
 # what is never shown
-SECRETS = frozenset({"database_url", "transports.slack.token"})
+SECRETS = re.compile(r"database_url|transports\.slack\.token|sources\..+\.password")
 # variables that stepwatch itself reads or sets, and that are no settings
 OTHER_VARIABLES = frozenset(
     {
@@ -313,9 +382,14 @@ def _refuse_unknown_variables() -> None:
 def _sentence(error: ValidationError, file: Path | None) -> str:
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]
+    registry = location[0] == "sources" and location[2:3] == ["registry"]
+    if location[0] == "sources":
+        del location[2:3]  # the kind by which its section was chosen
+        if first["type"] == "union_tag_invalid":
+            location, first = [*location, "kind"], {**first, "input": _kind(first["input"]), "msg": KINDS}
     where, key = _place(location, file), ".".join(location)
     if first["type"] == "extra_forbidden":
-        return f"{where}: unknown key {key}; accepted are {', '.join(_keys(location[:-1]))}"
+        return f"{where}: unknown key {key}; accepted are {', '.join(_keys(location[:-1], RegistrySettings if registry else ReleasesSettings))}"
     if first["type"] == "missing":
         return f"{where}: {'.'.join(location[:-1])} has no {location[-1]}, which must be there"
     if location[-1] == "[key]":
@@ -325,7 +399,7 @@ def _sentence(error: ValidationError, file: Path | None) -> str:
     accepted = re.sub(r"^Tuple should have (.*?) item.*", r"a list of \1", accepted).replace(
         "dictionary", "table"
     )
-    shown = "…" if key in SECRETS else repr(first["input"])
+    shown = "…" if SECRETS.fullmatch(key) else repr(first["input"])
     return f"{where}: {key} = {shown} is not accepted; accepted is {accepted}"
 
 
@@ -339,12 +413,12 @@ def _place(location: list[str], file: Path | None) -> str:
     )
 
 
-def _keys(location: list[str]) -> list[str]:
+def _keys(location: list[str], source: type[BaseModel]) -> list[str]:
     """The keys of the section at `location`; names inside machines, sources and suites are free."""
     section: type[BaseModel] = Settings
     free: dict[str, type[BaseModel]] = {
         "machines": MachineSettings,
-        "sources": ReleasesSettings,
+        "sources": source,
         "suites": SuiteSettings,
     }
     for part in location:

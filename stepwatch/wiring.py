@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from alerts.console import ConsoleTransport
@@ -23,11 +24,15 @@ from stepwatch.core.rules import Rule, Rulebook
 from stepwatch.core.standing import Said
 from stepwatch.jobs import open_bisection, standing
 from stepwatch.jobs.history import difference_text, differences
-from stepwatch.jobs.workplace import Workplace
+from stepwatch.jobs.workplace import Nights, Workplace
+from stepwatch.runners.containers import DockerRunner
 from stepwatch.runners.local import LocalRunner
+from stepwatch.runners.nightlies import EarlierImage, RegistryNights
 from stepwatch.runners.peers import Peers
+from stepwatch.runners.protocol import Runner
+from stepwatch.runners.registry import Registry
 from stepwatch.runners.releases import ReleaseNights
-from stepwatch.settings import CLONE, EVERY_GROUP, Settings
+from stepwatch.settings import CLONE, EVERY_GROUP, RegistrySettings, ReleasesSettings, Settings
 from stepwatch.stack import Stack, running_database
 from storage.bisections import load_bisection
 from storage.engine import connect, migrate
@@ -79,9 +84,20 @@ def machines() -> list[str]:
     return sorted(configuration.load().machines)
 
 
+def slot(machine: str) -> dict[str, str]:
+    """The pool, and the queue where one is set, of Airflow in which a machine's tasks run."""
+    own = configuration.load().machines[machine]
+    return {"pool": own.pool or machine, **({"queue": own.queue} if own.queue else {})}
+
+
 def scheduled() -> bool:
     """Whether the DAGs run by the clock."""
     return configuration.load().scheduled
+
+
+def source_of(settings: Settings, machine: str) -> str:
+    """The source whose nights a machine measures where none is named."""
+    return settings.machines[machine].source or settings.source
 
 
 def workplace(
@@ -99,36 +115,68 @@ def workplace(
         ConfigError: a name that is not configured.
     """
     machine_name = _chosen("machine", machine or settings.machine, settings.machines)
-    source_name = _chosen("source", source or settings.source, settings.sources)
+    own = settings.machines[machine_name]
+    source_name = _chosen("source", source or source_of(settings, machine_name), settings.sources)
+    nightly = settings.sources[source_name]
     return Workplace(
         database=database,
-        machine=Machine(name=machine_name, accelerator=settings.machines[machine_name].accelerator),
+        machine=Machine(name=machine_name, accelerator=own.accelerator),
         nights=nights(settings, source_name),
         suite=chosen_suite(settings, suite),
-        runner=runner(settings, machine_name, source_name),
+        runner=runner(settings, machine_name, source_name, say=say),
         runs=settings.state / "runs",
         rules=rulebook(settings, source_name),
         policy=settings.bisection.policy,
         comb=settings.bisection.comb,
-        control=settings.sources[source_name].control,
-        control_days=settings.machines[machine_name].control_days,
+        control=nightly.control,
+        control_days=own.control_days,
+        look_back_days=nightly.look_back_days if isinstance(nightly, RegistrySettings) else 0,
+        keep_images=own.keep_images,
         transports=transports(settings, print),
         say=say,
     )
 
 
-def runner(settings: Settings, machine: str, source: str) -> LocalRunner:
+def runner(settings: Settings, machine: str, source: str, *, say: Say = print) -> Runner:
     """What runs a suite on a machine, in environments for a source's nights.
+
+    Raises:
+        ConfigError: the machine's file of autotuning results is not there, or it can't run the nights of such a source.
+    """
+    own, nights = settings.machines[machine], settings.sources[source]
+    if (own.runner == "docker") != isinstance(nights, RegistrySettings):
+        wanted = "docker" if isinstance(nights, RegistrySettings) else "local"
+        raise configuration.ConfigError(
+            f"machines.{machine}.runner = {own.runner!r} can't run the nights of the source {source} (kind {nights.kind}); "
+            f"accepted is {wanted!r}, or another source for this machine (machines.{machine}.source)"
+        )
+    if isinstance(nights, RegistrySettings):
+        _check_autotuning(own.autotuning, machine)
+        return DockerRunner(
+            machine=machine,
+            lock=settings.cache / "machines" / f"{machine}.lock",
+            folder=settings.cache / "images",
+            engine=own.engine,
+            core=own.core,
+            devices=own.devices,
+            shm_size=own.shm_size,
+            memory=own.memory,
+            autotuning=own.autotuning,
+            username=nights.username or None,
+            password=nights.password or None,
+            say=say,
+        )
+    return local_runner(settings, machine, nights)
+
+
+def local_runner(settings: Settings, machine: str, nights: ReleasesSettings) -> LocalRunner:
+    """What runs a suite in environments of released wheels.
 
     Raises:
         ConfigError: the machine's file of autotuning results is not there.
     """
-    nights = settings.sources[source]
     autotuning = settings.machines[machine].autotuning
-    if autotuning is not None and not autotuning.is_file():
-        raise configuration.ConfigError(
-            f"machines.{machine}.autotuning = {str(autotuning)!r} is not accepted; accepted is a file that is there"
-        )
+    _check_autotuning(autotuning, machine)
     return LocalRunner(
         environments=settings.cache / "environments",
         lock=settings.cache / "machines" / f"{machine}.lock",
@@ -144,9 +192,45 @@ def runner(settings: Settings, machine: str, source: str) -> LocalRunner:
     )
 
 
-def nights(settings: Settings, source: str) -> ReleaseNights:
+def _check_autotuning(autotuning: Path | None, machine: str) -> None:
+    if autotuning is not None and not autotuning.is_file():
+        raise configuration.ConfigError(
+            f"machines.{machine}.autotuning = {str(autotuning)!r} is not accepted; accepted is a file that is there"
+        )
+
+
+def releases(settings: Settings) -> ReleasesSettings:
+    """The default source, which must be one of releases.
+
+    Raises:
+        ConfigError: it is another kind.
+    """
+    chosen = settings.sources[settings.source]
+    if isinstance(chosen, RegistrySettings):
+        raise configuration.ConfigError(
+            f"source = {settings.source!r} is of kind registry; accepted here is a source of kind 'releases' (STEPWATCH_SOURCE)"
+        )
+    return chosen
+
+
+def nights(settings: Settings, source: str) -> Nights:
     """The nights of a source."""
-    return ReleaseNights(name=source, ladder=settings.sources[source].ladder)
+    chosen = settings.sources[source]
+    if isinstance(chosen, ReleasesSettings):
+        return ReleaseNights(name=source, ladder=chosen.ladder)
+    host = chosen.image.partition("/")[0]
+    return RegistryNights(
+        name=source,
+        # credentials go to the registry of the newest images alone
+        registry=Registry(username=chosen.username or None, password=chosen.password or None, host=host),
+        image=chosen.image,
+        earlier_images=[
+            EarlierImage(through=each.through, image=each.image) for each in chosen.earlier_images
+        ],
+        container=chosen.container,
+        flavor=chosen.flavor,
+        platform=chosen.platform,
+    )
 
 
 def chosen_suite(settings: Settings, name: str | None = None) -> Suite:
@@ -317,7 +401,7 @@ def local_stack(settings: Settings) -> Stack:
         state=settings.state,
         dags=CLONE / "dags",
         extra_env=extra,
-        pools=dict.fromkeys(settings.machines, 1),
+        pools={own.pool or name: 1 for name, own in settings.machines.items()},
     )
 
 

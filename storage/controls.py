@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Sequence
 
 import sqlalchemy as sa
@@ -12,6 +13,8 @@ from storage import tables as t
 from storage.rows import Connection, ensure_pair, machine_id
 from storage.steps import READ_ORIGINS, source_id
 
+FLAGS = ("XLA_FLAGS", "JAX_ENABLE_X64")
+_VERSION = re.compile(r"_VERSION$")  # of a nightly image: CUDA_VERSION, CUDNN_VERSION, NCCL_VERSION
 ORIGINS = (*READ_ORIGINS, model.Origin.CONTROL.value)
 
 
@@ -83,8 +86,18 @@ def control_values(connection: Connection, series_id: int) -> Sequence[tuple[str
 def surroundings(connection: Connection, night_id: int, *, machine: str) -> dict[str, str]:
     """What a night's last run on a machine was made on and with, beside jax and jaxlib, as words by name."""
     query = (
-        sa.select(t.machine_state.c.fingerprint, t.environment.c.base, t.environment.c.freeze)
-        .select_from(t.run.outerjoin(t.machine_state).outerjoin(t.environment))
+        sa.select(
+            t.machine_state.c.fingerprint,
+            t.environment.c.base,
+            t.environment.c.freeze,
+            t.environment.c.flags,
+            t.night.c.digests,
+        )
+        .select_from(
+            t.run.join(t.night, t.night.c.id == t.run.c.night_id)
+            .outerjoin(t.machine_state, t.machine_state.c.id == t.run.c.machine_state_id)
+            .outerjoin(t.environment, t.environment.c.id == t.run.c.environment_id)
+        )
         .where(
             t.run.c.night_id == night_id,
             t.run.c.machine_id == machine_id(connection, machine),
@@ -99,5 +112,9 @@ def surroundings(connection: Connection, night_id: int, *, machine: str) -> dict
         return {}
     found = {name: str(value) for name, value in (row.fingerprint or {}).items()}
     beside = dict(each.split("==", 1) for each in row.freeze or () if "==" in each)
-    found |= {name: beside[name] for name in ("numpy", "scipy") if name in beside}
+    found |= {
+        name: beside[name] for name in beside if name in {"numpy", "scipy"} or name.startswith("nvidia-")
+    }
+    variables = {**row.digests.get("variables", {}), **(row.flags or {})}
+    found |= {name: value for name, value in variables.items() if _VERSION.search(name) or name in FLAGS}
     return found | ({"interpreter": row.base} if row.base else {})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -19,9 +21,64 @@ def save_night(connection: Connection, night: model.Night) -> int:
     values = {
         "at": night.at,
         "pair_id": None if night.pair is None else ensure_pair(connection, night.pair),
+        "digests": {} if night.image is None else _document(night.image),
         "gap_reason": night.gap_reason,
     }
     return upsert(connection, t.night, keys, values)
+
+
+def load_night(connection: Connection, night_id: int) -> model.Night:
+    """The night with this id."""
+    query = (
+        sa.select(t.night, t.source.c.kind, t.source.c.name).join(t.source).where(t.night.c.id == night_id)
+    )
+    row = connection.execute(query).mappings().one()
+    return model.Night(
+        source=model.Source(kind=model.SourceKind(row["kind"]), name=row["name"]),
+        label=row["label"],
+        at=row["at"],
+        pair=None if row["pair_id"] is None else load_pair(connection, row["pair_id"]),
+        image=_image(row["digests"]),
+        gap_reason=row["gap_reason"],
+    )
+
+
+def recent_labels(
+    connection: Connection, source: model.Source, *, since: dt.datetime
+) -> list[tuple[str, bool]]:
+    """(label, whether it is a gap) of the nights since a time, in order."""
+    query = (
+        sa.select(t.night.c.label, t.night.c.gap_reason)
+        .join(t.source)
+        .where(t.source.c.kind == source.kind.value, t.source.c.name == source.name, t.night.c.at >= since)
+        .order_by(t.night.c.at, t.night.c.label)
+    )
+    return [(row.label, row.gap_reason is not None) for row in connection.execute(query)]
+
+
+def is_measured(connection: Connection, night_id: int) -> bool:
+    """Whether any machine has an OK run of a night."""
+    query = sa.select(
+        sa.exists().where(t.run.c.night_id == night_id, t.run.c.outcome == model.Outcome.OK.value)
+    )
+    return bool(connection.execute(query).scalar_one())
+
+
+def _document(image: model.Image) -> dict[str, Any]:
+    return {**asdict(image), "created": image.created and image.created.isoformat()}
+
+
+def _image(document: dict[str, Any]) -> model.Image | None:
+    if not document:
+        return None
+    created = document["created"]
+    return model.Image(
+        **{
+            **document,
+            "platforms": tuple(document["platforms"]),
+            "created": dt.datetime.fromisoformat(created) if created else None,
+        }
+    )
 
 
 def save_gaps(connection: Connection, source: model.Source, nights: Sequence[model.Night]) -> None:
@@ -39,21 +96,12 @@ def save_gaps(connection: Connection, source: model.Source, nights: Sequence[mod
 def find_night(connection: Connection, source: model.Source, label: str) -> tuple[int, model.Night] | None:
     """The id and the night with this label, where it has been seen."""
     query = (
-        sa.select(t.night)
+        sa.select(t.night.c.id)
         .join(t.source)
         .where(t.source.c.kind == source.kind.value, t.source.c.name == source.name, t.night.c.label == label)
     )
-    row = connection.execute(query).mappings().one_or_none()
-    if row is None:
-        return None
-    night = model.Night(
-        source=source,
-        label=label,
-        at=row["at"],
-        pair=None if row["pair_id"] is None else load_pair(connection, row["pair_id"]),
-        gap_reason=row["gap_reason"],
-    )
-    return row["id"], night
+    night_id = connection.execute(query).scalar()
+    return None if night_id is None else (night_id, load_night(connection, night_id))
 
 
 def night_times(connection: Connection, source: model.Source) -> list[tuple[str, dt.datetime, str | None]]:

@@ -10,7 +10,8 @@ from sqlalchemy.dialects.postgresql import insert
 
 from stepwatch.core import model
 from storage import tables as t
-from storage.rows import Connection, load_pair, machine_id, upsert
+from storage.nights import load_night
+from storage.rows import Connection, machine_id, upsert
 from storage.steps import READ_ORIGINS, source_id
 
 
@@ -20,8 +21,8 @@ class Recheck:
 
     id: int
     suspect: model.SuspectRange
-    old: model.CommitPair
-    new: model.CommitPair
+    old: model.Night
+    new: model.Night
     series: tuple[int, ...]
 
 
@@ -72,10 +73,10 @@ def ask_bridge(
 
 def measured_nights(
     connection: Connection, *, machine: str, source: model.Source
-) -> list[tuple[int, model.CommitPair]]:
-    """(id, pair) of the nights that have an OK run on a machine, in order."""
+) -> list[tuple[int, model.Night]]:
+    """(id, night) of the nights with a pair that have an OK run on a machine, in order."""
     query = (
-        sa.select(t.night.c.id, t.night.c.pair_id)
+        sa.select(t.night.c.id)
         .where(
             t.night.c.source_id == source_id(connection, source),
             t.night.c.pair_id.is_not(None),
@@ -88,7 +89,7 @@ def measured_nights(
         )
         .order_by(t.night.c.at, t.night.c.label)
     )
-    return [(row.id, load_pair(connection, row.pair_id)) for row in connection.execute(query)]
+    return [(row.id, load_night(connection, row.id)) for row in connection.execute(query)]
 
 
 def open_rechecks(connection: Connection, *, machine: str, source: model.Source) -> list[Recheck]:
@@ -99,8 +100,8 @@ def open_rechecks(connection: Connection, *, machine: str, source: model.Source)
             t.recheck.c.id,
             after.c.label.label("after"),
             through.c.label.label("through"),
-            after.c.pair_id.label("old"),
-            through.c.pair_id.label("new"),
+            after.c.id.label("old"),
+            through.c.id.label("new"),
             sa.func.array_agg(t.evidence.c.series_id).label("series"),
         )
         .select_from(
@@ -120,8 +121,8 @@ def open_rechecks(connection: Connection, *, machine: str, source: model.Source)
         Recheck(
             id=row.id,
             suspect=model.SuspectRange(after=row.after, through=row.through),
-            old=load_pair(connection, row.old),
-            new=load_pair(connection, row.new),
+            old=load_night(connection, row.old),
+            new=load_night(connection, row.new),
             series=tuple(row.series),
         )
         for row in connection.execute(query)

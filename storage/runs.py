@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from stepwatch.core import model
 from storage import tables as t
@@ -80,10 +80,12 @@ def last_night_run(connection: Connection, *, night_id: int, machine: str, suite
     return None if row is None else _run(row)
 
 
-def attach_environment(connection: Connection, run_id: int, environment: model.Environment) -> None:
-    """Say in which environment a run is made."""
-    environment_id = ensure_environment(connection, environment)
-    connection.execute(sa.update(t.run).where(t.run.c.id == run_id).values(environment_id=environment_id))
+def attach_environment(
+    connection: Connection, run_id: int, environment: model.Environment, notes: Sequence[str] = ()
+) -> None:
+    """Say in which environment a run is made, and what is to be doubted of that."""
+    values = {"environment_id": ensure_environment(connection, environment), "warnings": list(notes)}
+    connection.execute(sa.update(t.run).where(t.run.c.id == run_id).values(values))
 
 
 def attach_machine_state(
@@ -109,12 +111,12 @@ def finish_run(
     log: str | None = None,
     warnings: Sequence[str] = (),
 ) -> None:
-    """Store how a run ended."""
+    """Store how a run ended; `warnings` come after what is to be doubted of its environment."""
     values = {
         "outcome": outcome.value,
         "reason": _clean(reason),
         "log": _clean(log),
-        "warnings": [_clean(warning) for warning in warnings],
+        "warnings": t.run.c.warnings + sa.cast([_clean(warning) for warning in warnings], ARRAY(sa.Text)),
         "finished_at": sa.func.coalesce(t.run.c.finished_at, sa.func.now()),
     }
     connection.execute(sa.update(t.run).where(t.run.c.id == run_id).values(values))

@@ -21,7 +21,7 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.utils.deprecation_tools import DeprecatedImportWarning
 sys.path.insert(0, sys.argv[1])
 warnings.simplefilter("error", DeprecatedImportWarning)
-warnings.filterwarnings("error", category=DeprecationWarning, module="nightly|bisection|bisection_tick|delivery|oversight|shadowing|standing|stepwatch")
+warnings.filterwarnings("error", category=DeprecationWarning, module="nightly|bisection|bisection_tick|delivery|housekeeping|oversight|shadowing|standing|stepwatch")
 bag = DagBag(sys.argv[1])
 dags = {
     name: {
@@ -74,7 +74,16 @@ def bag(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, dict[st
 
 def test_every_dag_loads_without_a_deprecated_import(bag):
     assert bag["errors"] == {}
-    assert set(bag["dags"]) == {"nightly", "bisect", "bisect_tick", "deliver", "oversee", "shadow", "triage"}
+    assert set(bag["dags"]) == {
+        "nightly",
+        "bisect",
+        "bisect_tick",
+        "deliver",
+        "janitor",
+        "oversee",
+        "shadow",
+        "triage",
+    }
 
 
 def test_a_deprecated_import_would_be_seen(tmp_path):
@@ -115,5 +124,5 @@ def test_a_mistake_in_the_configuration_is_an_import_error_with_its_sentence(tmp
     config = tmp_path / "stepwatch.toml"
     config.write_text("[thresholds]\nconfirm = 3\n", encoding="utf-8")
     errors = load(CLONE / "dags", tmp_path, STEPWATCH_CONFIG=str(config))["errors"]
-    assert len(errors) == 6
+    assert len(errors) == 7
     assert all("unknown key thresholds.confirm" in error for error in errors.values())

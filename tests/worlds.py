@@ -143,6 +143,10 @@ class ScriptedRunner:
         environment = m.Environment(pair=pair, base="cpython 3.11", freeze=beside)
         return Opened(python=Path(sys.executable), folder=Path("env"), environment=environment)
 
+    def open_night(self, night: m.Night) -> Opened | Failure:
+        assert night.pair is not None
+        return self.open(night.pair)
+
     def bench(self, opened: Opened, process: Process) -> Mapping[str, Any] | Failure:
         if process.out.is_file():
             found: dict[str, Any] = json.loads(process.out.read_text(encoding="utf-8"))
@@ -162,6 +166,10 @@ class ScriptedRunner:
         beside.write_text(json.dumps(written), encoding="utf-8")
         beside.replace(process.out)  # whole or not at all: others read it at the same time
         return written
+
+    def tidy(self, needed: Sequence[str]) -> list[str]:
+        del needed
+        return []
 
     def cancel(self) -> None:
         raise AssertionError("nobody cancels here")
@@ -266,6 +274,8 @@ def workplace(
         comb=4,
         control=None,
         control_days=0,
+        look_back_days=0,
+        keep_images=0,
         transports=[Recorder()],
         say=lambda _: None,
     )

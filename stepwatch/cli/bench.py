@@ -37,7 +37,7 @@ from stepwatch.jobs.compare_environments import (
 )
 from stepwatch.jobs.open_environment import ACCEPTED, differences, open_reference, same_environment
 from stepwatch.jobs.workplace import Nights
-from stepwatch.runners.local import LocalRunner, flags
+from stepwatch.runners.processes import flags
 from stepwatch.runners.protocol import Failure, Opened, Runner
 from stepwatch.settings import EVERY_GROUP
 
@@ -89,8 +89,11 @@ def bench(
 
     settings = settings_in_force()
     chosen = _selected(wiring.chosen_suite(settings, suite), only, group, size)
-    runner = wiring.runner(settings, settings.machine, settings.source)
-    sides = _open(runner, wiring.nights(settings, settings.source), old, new)
+    source = wiring.source_of(settings, settings.machine)
+    runner = wiring.runner(settings, settings.machine, source)
+    sides = _open(
+        runner, wiring.nights(settings, source), old, new, settings.machines[settings.machine].autotuning
+    )
     folder = comparison_folder(settings.cache, *sides, chosen, fresh=fresh)
     findings = _measure(runner, sides, chosen, folder, processes)
     document = _document((old, new or "the active environment"), sides, chosen, folder, findings)
@@ -117,14 +120,16 @@ def _selected(suite: Suite, only: str | None, group: str | None, size: str | Non
     )
 
 
-def _open(runner: LocalRunner, nights: Nights, old: str, new: str | None) -> tuple[Opened, Opened]:
+def _open(
+    runner: Runner, nights: Nights, old: str, new: str | None, autotuning: Path | None
+) -> tuple[Opened, Opened]:
     """Both environments; NEW is the active one where it is not named."""
     active = os.environ.get("VIRTUAL_ENV")
     if new is None and not active:
         raise Refusal(f"NEW is not given and no virtual environment is active; {ACCEPTED}")
     opened: list[Opened] = []
     for ref in (old, new or str(active)):
-        found = open_reference(ref, nights, runner, flags(runner.autotuning))
+        found = open_reference(ref, nights, runner, flags(autotuning))
         if isinstance(found, str):
             mine = (
                 ""

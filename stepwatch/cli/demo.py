@@ -37,7 +37,7 @@ def play(settings: Settings, display: Progress, *, fresh: bool) -> None:
     Raises:
         AirflowError, StackError, UnreachableError: it could not go on.
     """
-    ladder = settings.sources[settings.source].ladder
+    ladder = wiring.releases(settings).ladder
     nights = wiring.nights(settings, settings.source)
     nights.night(ladder[0])  # no index, no nights: said before anything starts
     mine = settings.model_copy(
@@ -124,7 +124,7 @@ def _nights(
     settings: Settings, database: Database, airflow: Airflow, display: Progress, told: _Told, *, fresh: bool
 ) -> None:
     """Step 1: the ladder, one run of the DAG `nightly` a release, in order."""
-    ladder = settings.sources[settings.source].ladder
+    ladder = wiring.releases(settings).ladder
     task = display.add_task("nights", total=len(ladder))
     for number, label in enumerate(ladder, start=1):
         kept = not fresh and _settled(database, label)

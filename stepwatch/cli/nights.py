@@ -174,4 +174,24 @@ def oversee(*, as_json: bool) -> None:
         say("nothing is odd")
 
 
-COMMANDS = (nightly, backfill, detect, deliver, oversee)
+@click.command()
+@click.option("--machine", help="The machine (default: `machine` in the settings).")
+@as_json
+def janitor(machine: str | None, *, as_json: bool) -> None:
+    """Remove containers that were left behind, and images that no open incident, control or new night needs."""
+    from stepwatch import wiring
+    from stepwatch.jobs.janitor import tidy
+
+    with opened() as (settings, database):
+        place = wiring.workplace(settings, database, say=lambda _: None, machine=machine)
+        removed = tidy(place)
+    if as_json:
+        show_json(removed)
+        return
+    for each in removed:
+        write(f"removed: {each}")
+    if not removed:
+        say("nothing is left to remove")
+
+
+COMMANDS = (nightly, backfill, detect, deliver, oversee, janitor)

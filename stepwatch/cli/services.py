@@ -58,9 +58,10 @@ def doctor(*, as_json: bool) -> None:
     from stepwatch.jobs.doctor import Grade, examine, examine_stored, unreachable
 
     settings = settings_in_force()
+    source = wiring.source_of(settings, settings.machine)
     findings = examine(
-        wiring.runner(settings, settings.machine, settings.source),
-        wiring.nights(settings, settings.source),
+        wiring.runner(settings, settings.machine, source),
+        wiring.nights(settings, source),
         data=settings.state,
     )
     try:

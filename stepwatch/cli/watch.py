@@ -304,7 +304,7 @@ def check_config() -> None:
     for name in settings.suites:
         wiring.chosen_suite(settings, name)
     for name in settings.machines:
-        wiring.runner(settings, name, settings.source)
+        wiring.runner(settings, name, wiring.source_of(settings, name))
     write(f"{configuration.config_file() or 'no file, all defaults'}: fine")
 
 
@@ -315,7 +315,11 @@ def show_config(*, as_json: bool) -> None:
     from storage.engine import without_password
 
     document: dict[str, Any] = settings_in_force().model_dump(mode="json")
-    document["transports"]["slack"]["token"] = "set" if document["transports"]["slack"]["token"] else ""
+    for holder, key in (
+        (document["transports"]["slack"], "token"),
+        *((each, "password") for each in document["sources"].values() if "password" in each),
+    ):
+        holder[key] = "set" if holder[key] else ""
     if document["database_url"]:
         document["database_url"] = without_password(document["database_url"])
     if as_json:

@@ -26,7 +26,7 @@ Worked example: the guide's step of 07-25 has results on 07-25, 26, 27, 28 and 2
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from stepwatch.core.course import TriageSettings, Turn, badness, read_course
@@ -93,10 +93,12 @@ def triage(
     noise: float | None = None,
     settings: TriageSettings | None = None,
     exact: bool = False,
+    elsewhere: Collection[str] = (),
 ) -> Triage:
     """What is known, suspected and said after the last of `points` (nights in order, gaps and failures included).
 
-    `noise` is a known relative noise; `controls` (night, value) are what a pinned old environment measured. `exact`
+    `noise` is a known relative noise; `controls` (night, value) are what a pinned old environment measured; `elsewhere` are
+    nights from which on it is known that not the program is what moved. `exact`
     values are counts: a step is CONFIRMED on its first night without being measured again, and said if it is `suspect_change` large; a smaller one is filed and never said.
     ValueError: a value is not positive (exact: is negative) or not finite, or two points have one label.
     """
@@ -109,7 +111,8 @@ def triage(
         for r in known
         if r.raised and r.direction is not Direction.DRIFT and r.suspect.through in results.places
     ]
-    elsewhere = set() if exact else surroundings_moved(results, evidence)
+    moved = set() if exact else surroundings_moved(results, evidence)
+    moved |= {results.places[label] for label in elsewhere if label in results.places}
     detection = detect(
         results.values,
         noise=noise,
@@ -127,11 +130,11 @@ def triage(
         doubted=() if exact else doubted(results, evidence),
     )
     if not exact:
-        elsewhere |= {t.step.index for t in turns if control_moved(results, t.step, controls)}
+        moved |= {t.step.index for t in turns if control_moved(results, t.step, controls)}
     matches = _match(results, known, turns, settings.same_place)
     said: list[Saying] = []
     followed = tuple(
-        _followed(results, detection, r, matches[i], said, elsewhere=matches[i].step.index in elsewhere)
+        _followed(results, detection, r, matches[i], said, elsewhere=matches[i].step.index in moved)
         if i in matches
         else follow_drift(results, r, better, settings, said)
         if r.direction is Direction.DRIFT
@@ -140,7 +143,7 @@ def triage(
     )
     taken = [id(t) for t in matches.values()]
     opened = [
-        _followed(results, detection, None, turn, said, elsewhere=turn.step.index in elsewhere)
+        _followed(results, detection, None, turn, said, elsewhere=turn.step.index in moved)
         for turn in turns
         if turn.own and id(turn) not in taken and not _told_as_return(results, known, turn, settings)
     ]

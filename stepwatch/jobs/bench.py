@@ -38,20 +38,23 @@ def bench(
     if found is None:
         raise LookupError(f"the night {label} has not been resolved")
     night_id, night = found
-    if night.pair is None:
+    if night.gap_reason is not None or (night.pair is None and night.image is None):
         return None
     run = _open(place, night_id, label, origin, fresh=fresh)
     if run.outcome is Outcome.OK:
         place.say(f"{label}: measured before, kept")
         return run.run_key
-    opened = place.runner.open(night.pair)
+    opened = place.runner.open_night(night)
     if isinstance(opened, Failure):
         _fail(place, run, opened)
-        with place.database.begin() as connection:
-            save_night(connection, replace(night, pair=None, gap_reason=opened.reason))
+        # an image that is there but can't be used is a failed night, and no gap
+        if night.image is None or opened.outcome is Outcome.IMAGE_MISSING:
+            with place.database.begin() as connection:
+                save_night(connection, replace(night, pair=None, gap_reason=opened.reason))
         return run.run_key
     with place.database.begin() as connection:
-        attach_environment(connection, run.id, opened.environment)
+        save_night(connection, replace(night, pair=opened.environment.pair))
+        attach_environment(connection, run.id, opened.environment, notes=opened.notes)
     folder = run_folder(place.runs, run.run_key)
     result = measure(
         place.runner, opened, place.suite, folder, say=lambda text: place.say(f"{label}: {text}")

@@ -241,7 +241,7 @@ class _Work:
                 sides[1],
                 run_key=self._key(pair),
                 origin=Origin.PROBE,
-                environment=opened.environment,
+                opened=opened,
                 probe_id=probe_id,
             )
         unit = math.exp(level(old, self.benchmark.better).log)

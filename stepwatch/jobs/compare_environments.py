@@ -20,9 +20,9 @@ from typing import Any
 from stepwatch.core import documents
 from stepwatch.core.bisection.compare import ERRORS_SAME, FIRST_LOOK, compare, error, level
 from stepwatch.core.documents import Document
-from stepwatch.core.model import Benchmark, Better, CommitPair, Outcome, Suite, Verdict, digest
+from stepwatch.core.model import Benchmark, Better, Outcome, Suite, Verdict, digest
 from stepwatch.jobs.measure import alternate
-from stepwatch.runners.protocol import Failure, Opened, Process, Runner
+from stepwatch.runners.protocol import Failure, Measurer, Opened, Process
 
 SIDES = ("old", "new")
 MIN_EFFECT = 0.05  # what is closer than this counts as the same
@@ -87,7 +87,7 @@ def fingerprint(suite: Suite) -> str:
 
 
 def compare_environments(
-    runner: Runner, old: Opened, new: Opened, suite: Suite, folder: Path, *, cap: int, tell: Tell
+    runner: Measurer, old: Opened, new: Opened, suite: Suite, folder: Path, *, cap: int, tell: Tell
 ) -> tuple[Finding, ...] | Failure:
     """What each benchmark of a suite says, with at most `cap` processes a side; a Failure where nothing could be measured.
 
@@ -151,7 +151,7 @@ def conclude(findings: Sequence[Finding]) -> str:
 class _Watched:
     """A runner that says which process is next, and knows which side's it was."""
 
-    runner: Runner
+    runner: Measurer
     tell: Tell
     total: int = 0
     what: str = ""
@@ -161,20 +161,11 @@ class _Watched:
     def begin(self, total: int, what: str) -> None:
         self.total, self.what, self.done = total, what, 0
 
-    def beside(self, pair: CommitPair) -> tuple[str, ...]:
-        return self.runner.beside(pair)
-
-    def open(self, pair: CommitPair, *, like: CommitPair | None = None) -> Opened | Failure:
-        return self.runner.open(pair, like=like)
-
     def bench(self, opened: Opened, process: Process) -> Mapping[str, Any] | Failure:
         self.side = process.out.stem.partition("-")[0]
         self.tell(self.done, self.total, f"{self.what}, {self.side} side")
         self.done += 1
         return self.runner.bench(opened, process)
-
-    def cancel(self) -> None:
-        self.runner.cancel()
 
 
 def _benchmarks(read: Sequence[Document]) -> list[Benchmark]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from stepwatch.core import documents
 from stepwatch.core.bisection.compare import FIRST_LOOK, compare
-from stepwatch.core.model import Benchmark, Origin, Outcome, Verdict, digest
+from stepwatch.core.model import Benchmark, Night, Origin, Outcome, Verdict, digest
 from stepwatch.core.recheck import EFFECT_MAX, effect_sought
 from stepwatch.jobs.bench import run_folder
 from stepwatch.jobs.control import control
@@ -76,19 +76,29 @@ def _ask_bridges(place: Workplace) -> None:
     with place.database.begin() as connection:
         where: dict[str, Any] = {"machine": place.machine.name, "source": place.source}
         for (after_id, old), (through_id, new) in pairwise(measured_nights(connection, **where)):
-            if place.runner.beside(old) != place.runner.beside(new):
+            if _beside(place, old) != _beside(place, new):
                 ask_bridge(connection, **where, after_id=after_id, through_id=through_id)
 
 
 def _is_bridge(place: Workplace, recheck: Recheck) -> bool:
-    return place.runner.beside(recheck.old) != place.runner.beside(recheck.new)
+    return _beside(place, recheck.old) != _beside(place, recheck.new)
+
+
+def _beside(place: Workplace, night: Night) -> tuple[str, ...]:
+    return () if night.pair is None else place.runner.beside(night.pair)
 
 
 def _open_sides(place: Workplace, recheck: Recheck) -> tuple[Opened, Opened] | Failure:
     """The environments of both sides; at a bridge with one set of requirements beside both, the newer where it can be."""
     failure = None
-    for like in (recheck.new, recheck.old) if _is_bridge(place, recheck) else (None,):
-        old, new = (place.runner.open(pair, like=like) for pair in (recheck.old, recheck.new))
+    nights = (recheck.old, recheck.new)
+    for like in (recheck.new.pair, recheck.old.pair) if _is_bridge(place, recheck) else (None,):
+        old, new = (
+            place.runner.open_night(night)
+            if like is None or night.pair is None
+            else place.runner.open(night.pair, like=like)
+            for night in nights
+        )
         if not isinstance(old, Failure) and not isinstance(new, Failure):
             return old, new
         failure = failure or next(each for each in (old, new) if isinstance(each, Failure))
@@ -153,7 +163,7 @@ def _decide(
                         read,
                         run_key=f"{key}/{side}",
                         origin=Origin.RECHECK,
-                        environment=opened.environment,
+                        opened=opened,
                         recheck_id=recheck.id,
                     )
                 return len(benchmarks)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
-from stepwatch.core.model import CommitPair, Origin, Outcome
+from stepwatch.core.model import Night, Origin, Outcome
 from stepwatch.jobs.bench import run_folder
 from stepwatch.jobs.measure import measure, measure_some
 from stepwatch.jobs.record import record_documents
@@ -31,12 +31,12 @@ def control(place: Workplace) -> bool:
         return False
     with place.database.begin() as connection:
         measured = measured_nights(connection, machine=place.machine.name, source=place.source)
-        pinned = _pinned(connection, place, [pair for _, pair in measured])
+        pinned = _pinned(connection, place, [night for _, night in measured])
         if pinned is None:
             if place.control is not None:
                 place.say(f"the control {place.control} is not measured: no such night is known with a pair")
             return False
-        last = last_measured(connection, pinned, machine=place.machine.name)
+        last = last_measured(connection, pinned.pair, machine=place.machine.name) if pinned.pair else None
         # at most one an hour: what was suspected since then waits for the next night
         recent = last is not None and dt.datetime.now(dt.UTC) - last < dt.timedelta(hours=1)
         due = last is None or dt.datetime.now(dt.UTC) - last >= dt.timedelta(days=place.control_days)
@@ -49,15 +49,15 @@ def control(place: Workplace) -> bool:
         tonight = measured[-1][0]
     if not due and not benchmarks:
         return False
-    opened = place.runner.open(pinned)
+    opened = place.runner.open_night(pinned)
     if isinstance(opened, Failure):
-        place.say(f"the control {pinned} can't be measured: {opened.reason}")
+        place.say(f"the control {pinned.label} can't be measured: {opened.reason}")
         return False
     now = dt.datetime.now(dt.UTC)
     key = f"control/{place.source.name}/{place.machine.name}/{place.suite.name}/{now:%Y-%m-%dT%H}"
     folder = run_folder(place.runs, key)
     place.say(
-        f"the control {pinned} is measured: {'all of it' if due else f'{len(benchmarks)} series moved'}"
+        f"the control {pinned.label} is measured: {'all of it' if due else f'{len(benchmarks)} series moved'}"
     )
     result = (
         measure(place.runner, opened, place.suite, folder)
@@ -68,7 +68,7 @@ def control(place: Workplace) -> bool:
     )
     if isinstance(result, Failure):
         if result.outcome is not Outcome.CANCELLED:
-            place.say(f"the control {pinned} was not measured: {result.reason}")
+            place.say(f"the control {pinned.label} was not measured: {result.reason}")
         return False
     with place.database.begin() as connection:
         record_documents(
@@ -77,15 +77,15 @@ def control(place: Workplace) -> bool:
             result,
             run_key=key,
             origin=Origin.CONTROL,
-            environment=opened.environment,
+            opened=opened,
             night_id=tonight,
         )
     return True
 
 
-def _pinned(connection: Connection, place: Workplace, measured: Sequence[CommitPair]) -> CommitPair | None:
-    """The pair of the configured night, else of the first one that was measured here; None where there is none yet."""
+def _pinned(connection: Connection, place: Workplace, measured: Sequence[Night]) -> Night | None:
+    """The configured night, where its pair is known, else the first one that was measured here; None where there is none yet."""
     if place.control is None:
         return measured[0] if measured else None
     found = find_night(connection, place.source, place.control)
-    return found[1].pair if found is not None and measured else None
+    return found[1] if found is not None and found[1].pair is not None and measured else None

@@ -8,19 +8,30 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from stepwatch.core import detection
-from stepwatch.core.model import Direction, Point, Regression, Source, State, SuspectRange, title
+from stepwatch.core.model import (
+    Benchmark,
+    Direction,
+    Evidence,
+    Point,
+    Regression,
+    Source,
+    State,
+    SuspectRange,
+    title,
+)
 from stepwatch.core.recheck import control_noise
-from stepwatch.core.rules import Rulebook
+from stepwatch.core.rules import Rulebook, SeriesSettings
 from stepwatch.core.sayings import RAISING
 from stepwatch.core.triage import Triage, triage
 from stepwatch.jobs.follow_failures import follow_failures
 from stepwatch.jobs.overlap import ask_overlaps
-from stepwatch.jobs.surroundings import tell_surroundings
+from stepwatch.jobs.surroundings import moved_together, tell_surroundings
 from stepwatch.jobs.tell import Told, tell
 from stepwatch.jobs.workplace import Workplace
 from storage import incidents, rechecks, steps
@@ -66,54 +77,39 @@ def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebo
             order=[night.id for night in nights],
         )
         ids = {night.label: night.id for night in nights}
+        seen, left_out = _look(scene)
+        timed = sum(each.watched and not each.benchmark.exact for each in seen)
+        elsewhere = moved_together(
+            connection,
+            [each.result for each in seen if each.watched and not each.benchmark.exact],
+            ids,
+            machine=machine,
+        )
         told: list[Told] = []
-        watched: dict[int, list[Point]] = {}
         moved: dict[SuspectRange, list[str]] = defaultdict(list)
-        left_out: list[str] = []
-        timed = 0
         suspects = 0
-        for series_id in steps.judged_series(connection, machine=machine, source=source):
-            points = steps.points(connection, series_id)
-            known = steps.known_regressions(connection, series_id)
-            benchmark = load_series(connection, series_id).benchmark
-            own = rules.of(title(benchmark.name, benchmark.params))
-            if own.triage.told:
-                watched[series_id] = points
-                timed += not benchmark.exact
-            controls = control_values(connection, series_id)
-            floor = own.noise or control_noise(controls)
-            try:
-                result = triage(
-                    points,
-                    known=[regression for _, regression in known],
-                    evidence=rechecks.evidence(connection, series_id),
-                    controls=controls,
-                    better=benchmark.better,
-                    exact=benchmark.exact,
-                    noise=floor,
-                    settings=own.triage,
-                )
-            except ValueError as error:  # levels are compared as ratios
-                left_out.append(f"{title(benchmark.name, benchmark.params)} {benchmark.metric}: {error}")
-                continue
-            told += _save(scene, series_id, ids, known, result)
+        for each in seen:
+            result = each.result
+            if any(saying.regression.suspect.through in elsewhere for saying in result.said):
+                result = each.triage(elsewhere)
+            told += _save(scene, each.id, ids, each.known, result)
             for now in result.regressions:
                 if now.state is State.ENVIRONMENT:
-                    moved[now.suspect].append(title(benchmark.name, benchmark.params))
-            how = "control" if floor != own.noise else result.detection.noise_source
-            _keep(connection, series_id, points, ids, replace(result.detection, noise_source=how))
-            suspects += _ask(scene, series_id, ids, points, result)
+                    moved[now.suspect].append(title(each.benchmark.name, each.benchmark.params))
+            how = "control" if each.floor != each.own.noise else result.detection.noise_source
+            _keep(connection, each.id, each.points, ids, replace(result.detection, noise_source=how))
+            suspects += _ask(scene, each.id, ids, each.points, result)
         for series_id in steps.judged_series(connection, machine=machine, source=source, judged=False):
             points = steps.points(connection, series_id)
             counted = detection.detect([p.value for p in points if p.value is not None], exact=True)
             _keep(connection, series_id, points, ids, counted)
         suspects += ask_overlaps(connection, ids, machine=machine, source=source)
         if nights:
-            tell(connection, told, nights[-1].label, rules=rules)
+            tell(connection, told, ids, tonight=nights[-1].label, rules=rules)
             tell_surroundings(connection, moved, ids, machine=machine, source=source, series=timed)
             changed = follow_failures(
                 connection,
-                watched,
+                {each.id: each.points for each in seen if each.watched},
                 ids,
                 tonight=nights[-1].label,
                 rules=rules,
@@ -122,6 +118,70 @@ def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebo
         else:
             changed = 0
     return Detected(told=len(told) + changed, suspects=suspects, left_out=tuple(left_out))
+
+
+@dataclass(kw_only=True)
+class _Seen:
+    """One judged series, all that triage is given of it, and what that says."""
+
+    id: int
+    benchmark: Benchmark
+    points: Sequence[Point]
+    known: Sequence[tuple[int, Regression]]
+    evidence: Sequence[Evidence]
+    controls: Sequence[tuple[str, float]]
+    own: SeriesSettings
+
+    @property
+    def watched(self) -> bool:
+        return bool(self.own.triage.told)
+
+    @property
+    def floor(self) -> float | None:
+        return self.own.noise or control_noise(self.controls)
+
+    @cached_property
+    def result(self) -> Triage:
+        return self.triage()
+
+    def triage(self, elsewhere: Collection[str] = ()) -> Triage:
+        return triage(
+            self.points,
+            known=[regression for _, regression in self.known],
+            evidence=self.evidence,
+            controls=self.controls,
+            better=self.benchmark.better,
+            exact=self.benchmark.exact,
+            noise=self.floor,
+            settings=self.own.triage,
+            elsewhere=elsewhere,
+        )
+
+
+def _look(scene: _Scene) -> tuple[list[_Seen], list[str]]:
+    """Every judged series with what triage says of it, and those of which nothing can be said, each with the reason."""
+    seen: list[_Seen] = []
+    left_out: list[str] = []
+    connection = scene.connection
+    for series_id in steps.judged_series(connection, machine=scene.machine, source=scene.source):
+        benchmark = load_series(connection, series_id).benchmark
+        name = title(benchmark.name, benchmark.params)
+        one = _Seen(
+            id=series_id,
+            benchmark=benchmark,
+            points=steps.points(connection, series_id),
+            known=steps.known_regressions(connection, series_id),
+            evidence=rechecks.evidence(connection, series_id),
+            controls=control_values(connection, series_id),
+            own=scene.rules.of(name),
+        )
+        try:
+            one.result  # noqa: B018 - levels are compared as ratios, which may be refused
+        except ValueError as error:
+            left_out.append(f"{name} {benchmark.metric}: {error}")
+        else:
+            seen.append(one)
+    return seen, left_out
 
 
 @dataclass(frozen=True, kw_only=True)

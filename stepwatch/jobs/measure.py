@@ -11,11 +11,11 @@ from pathlib import Path
 
 from stepwatch.core.documents import Document
 from stepwatch.core.model import Benchmark, Suite, digest
-from stepwatch.runners.protocol import Failure, Opened, Process, Runner
+from stepwatch.runners.protocol import Failure, Measurer, Opened, Process
 
 
 def measure(
-    runner: Runner,
+    runner: Measurer,
     opened: Opened,
     suite: Suite,
     folder: Path,
@@ -34,7 +34,13 @@ def measure(
 
 
 def measure_some(
-    runner: Runner, opened: Opened, suite: Suite, folder: Path, *, benchmarks: Iterable[Benchmark], count: int
+    runner: Measurer,
+    opened: Opened,
+    suite: Suite,
+    folder: Path,
+    *,
+    benchmarks: Iterable[Benchmark],
+    count: int,
 ) -> list[Document] | Failure:
     """`count` documents of one environment for some benchmarks."""
     only = _any_of(benchmarks)
@@ -48,7 +54,7 @@ def measure_some(
 
 
 def alternate(
-    runner: Runner,
+    runner: Measurer,
     old: Opened,
     new: Opened,
     suite: Suite,

@@ -7,12 +7,26 @@ from __future__ import annotations
 
 from stepwatch.core.model import Origin
 from stepwatch.jobs.bench import bench
+from stepwatch.jobs.catch_up import catch_up
 from stepwatch.jobs.confirm import confirm
 from stepwatch.jobs.deliver import deliver
 from stepwatch.jobs.detect import detect
 from stepwatch.jobs.record import record
 from stepwatch.jobs.resolve import resolve
 from stepwatch.jobs.workplace import Workplace
+
+
+def measure_night(
+    place: Workplace, label: str, *, origin: Origin = Origin.NIGHTLY, fresh: bool = False
+) -> str | None:
+    """Measure a night, then what was a gap some days ago and is there by now; returns the night's run key, as `bench` does.
+
+    Raises:
+        LookupError, InterruptedRunError, UnreachableError: as for `bench`.
+    """
+    run_key = bench(place, label, origin=origin, fresh=fresh)
+    catch_up(place)
+    return run_key
 
 
 def nightly(
@@ -29,7 +43,7 @@ def nightly(
         UnreachableError: a service that is needed does not answer.
     """
     night = resolve(place, label)
-    run_key = bench(place, night.label, origin=origin, fresh=fresh)
+    run_key = measure_night(place, night.label, origin=origin, fresh=fresh)
     if run_key is not None:
         record(place, run_key)
     detect(place)

@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterable, Sequence
 
 from stepwatch.core import documents
-from stepwatch.core.model import Benchmark, Environment, Measurement, Origin, Outcome, digest
+from stepwatch.core.model import Benchmark, Measurement, Origin, Outcome, digest
 from stepwatch.jobs.bench import run_folder
 from stepwatch.jobs.workplace import Workplace
+from stepwatch.runners.protocol import Opened
 from storage.rows import Connection, exclusively
 from storage.runs import (
     attach_environment,
@@ -61,7 +62,7 @@ def record_documents(
     *,
     run_key: str,
     origin: Origin,
-    environment: Environment,
+    opened: Opened,
     night_id: int | None = None,
     recheck_id: int | None = None,
     probe_id: int | None = None,
@@ -77,7 +78,7 @@ def record_documents(
         recheck_id=recheck_id,
         probe_id=probe_id,
     )
-    attach_environment(connection, run.id, environment)
+    attach_environment(connection, run.id, opened.environment, opened.notes)
     _store(connection, place, run.id, read)
 
 

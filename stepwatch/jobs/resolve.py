@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from stepwatch.core.model import Night
+from stepwatch.core.nights import seen_again
 from stepwatch.jobs.open_bisection import RefusedError
 from stepwatch.jobs.workplace import Workplace
-from storage.nights import save_night
+from storage.nights import find_night, is_measured, save_night
 from storage.rows import ensure_machine
 
 NIGHT_KEYS = ("date", "fresh", "machine", "release", "source", "suite")
@@ -35,7 +36,13 @@ def resolve(place: Workplace, label: str) -> Night:
         )
     with place.database.begin() as connection:
         ensure_machine(connection, place.machine)
+        known = find_night(connection, place.source, night.label)
+        remark = None
+        if known is not None:
+            night, remark = seen_again(known[1], night, measured=is_measured(connection, known[0]))
         save_night(connection, night)
+    if remark is not None:
+        place.say(f"{night.label}: {remark}")
     if night.gap_reason is not None:
         place.say(f"{night.label}: a gap: {night.gap_reason}")
     return night

@@ -1,21 +1,23 @@
 """In which messages is it said what has become of the regressions of tonight?
 
 One message for each incident and kind of news, written in the transaction of the decision. The head of an incident says also
-what else is known of its range: the nights in it without a result, siblings that moved the other way, other machines.
+what else is known of its range: the nights in it without a result, siblings that moved the other way, what changed
+beside JAX and XLA, other machines.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from alerts import message
-from stepwatch.core.model import Direction
+from stepwatch.core.model import Direction, SuspectRange
 from stepwatch.core.rules import Rulebook
 from stepwatch.core.sayings import RAISING, Saying, Telling
 from stepwatch.core.standing import QUIET
+from stepwatch.jobs.surroundings import differences
 from storage import incidents, neighbourhood
 from storage.rows import Connection
 
@@ -31,8 +33,10 @@ class Told:
     saying: Saying
 
 
-def tell(connection: Connection, told: Sequence[Told], tonight: str, *, rules: Rulebook) -> None:
-    """Write one message for each incident and kind of news."""
+def tell(
+    connection: Connection, told: Sequence[Told], nights: Mapping[str, int], *, tonight: str, rules: Rulebook
+) -> None:
+    """Write one message for each incident and kind of news; `nights` maps labels to ids."""
     grouped: dict[int, list[Told]] = defaultdict(list)
     for each in told:
         grouped[each.incident_id].append(each)
@@ -45,7 +49,7 @@ def tell(connection: Connection, told: Sequence[Told], tonight: str, *, rules: R
             kind: [_movement(facts, each) for each in news if each.saying.kind is kind] for kind in kinds
         }
         if kinds & RAISING:
-            _raise(connection, incident_id, facts, rules)
+            _raise(connection, incident_id, facts, rules, nights)
         for kind, make in (
             (Telling.PARTLY_RECOVERED, message.partly),
             (Telling.RETRACTED, message.retracted),
@@ -61,12 +65,14 @@ def tell(connection: Connection, told: Sequence[Told], tonight: str, *, rules: R
             incidents.write(connection, kind="recovered", message=said, incident_id=incident_id)
 
 
-def _raise(connection: Connection, incident_id: int, facts: Facts, rules: Rulebook) -> None:
+def _raise(
+    connection: Connection, incident_id: int, facts: Facts, rules: Rulebook, nights: Mapping[str, int]
+) -> None:
     """The head of an incident; the threads of the same range on other machines get a line that names it."""
     first = next(iter(facts.values()))
     direction = Direction(first["direction"])
     elsewhere = neighbourhood.on_other_machines(connection, incident_id)
-    notes = [] if direction is Direction.DRIFT else _notes(connection, incident_id, first)
+    notes = [] if direction is Direction.DRIFT else _notes(connection, incident_id, first, nights)
     notes += [message.also_on(machine, number) for number, machine in elsewhere]
     head = message.head(
         direction,
@@ -83,13 +89,18 @@ def _raise(connection: Connection, incident_id: int, facts: Facts, rules: Rulebo
         incidents.write(connection, kind=f"also {incident_id}", message=note, incident_id=number)
 
 
-def _notes(connection: Connection, incident_id: int, first: dict[str, Any]) -> list[str]:
+def _notes(
+    connection: Connection, incident_id: int, first: dict[str, Any], nights: Mapping[str, int]
+) -> list[str]:
+    suspect = SuspectRange(after=first["after"], through=first["through"])
     silent = neighbourhood.nights_inside(
-        connection, first["series_id"], after=first["after"], through=first["through"]
+        connection, first["series_id"], after=suspect.after, through=suspect.through
     )
+    differing = differences(connection, suspect, nights, machine=first["machine"])
     return [
         *message.silent_nights(silent),
         *message.cost_shift(neighbourhood.moved_the_other_way(connection, incident_id)),
+        *(f"what differs beside JAX and XLA: {each}" for each in differing),
     ]
 
 

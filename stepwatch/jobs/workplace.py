@@ -59,6 +59,8 @@ class Workplace:
     comb: int
     control: str | None
     control_days: float
+    look_back_days: int
+    keep_images: int
     transports: Sequence[Transport]
     say: Callable[[str], None]
 

@@ -7,6 +7,7 @@ import email.utils
 import enum
 import ipaddress
 import re
+import string
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,9 @@ from urllib.parse import urlsplit
 from stepwatch.core.model import Image
 
 PLATFORM = "linux/amd64"
+IMAGE = "ghcr.io/nvidia/{container}:{flavor}-{date}"
+EARLIER_THROUGH, EARLIER_IMAGE = dt.date(2024, 2, 9), "ghcr.io/nvidia/{container}:nightly-{date}"
+PLACEHOLDERS = ("container", "date", "flavor")
 EXAMPLE = "ghcr.io/nvidia/jax:jax-2024-09-16"
 ACCEPTED = f"accepted is HOST/NAME:TAG or HOST/NAME@sha256:DIGEST, such as {EXAMPLE}"
 CREATED = "org.opencontainers.image.created"
@@ -69,6 +73,24 @@ class Reference:
         return f"{'http' if is_loopback(f'//{host}') else 'https'}://{host}"
 
 
+def template_fault(text: str) -> str | None:
+    """What is wrong with a template of names, in one sentence; None where nothing is."""
+    accepted = f"accepted is a name with {{date}} in it, {{container}} and {{flavor}} too, such as {IMAGE}"
+    try:
+        parts = list(string.Formatter().parse(text))
+    except ValueError:
+        return f"{text!r} has a brace without its other half; {accepted}"
+    fields = [part[1:] for part in parts if part[1] is not None]
+    for name, form, conversion in fields:
+        if name not in PLACEHOLDERS or form or conversion:
+            written = f"{name}{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}"
+            return f"{text!r} has the placeholder {{{written}}}; {accepted}"
+    if all(name != "date" for name, *_ in fields):
+        return f"{text!r} has no {{date}}; {accepted}"
+    found = parse_reference(text.format(container="jax", flavor="jax", date="2024-09-16"))
+    return found if isinstance(found, str) else None
+
+
 def parse_reference(text: str) -> Reference | str:
     """The parts of an image's full name (also in enroot's spelling, `ghcr.io#nvidia/jax:TAG`), or what is wrong with it."""
     found = parse_repository(text, ACCEPTED)
@@ -92,6 +114,13 @@ def parse_repository(text: str, accepted: str) -> Reference | str:
     except ValueError:
         return f"{text!r} does not name a host; {accepted}"
     return Reference(**found.groupdict() | {"host": found["host"].lower()})
+
+
+def repository_of(image: Image) -> str:
+    """Where an image lies, without tag and digest: `ghcr.io/nvidia/jax`."""
+    name = image.reference.partition("@")[0]
+    host, _, path = name.partition("/")
+    return f"{host}/{path.partition(':')[0]}"
 
 
 def is_loopback(url: str) -> bool:

@@ -7,27 +7,33 @@ of its own, so that a time limit or `cancel` ends it with all its children.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from uv import find_uv_bin
 
-from stepwatch.core import documents
-from stepwatch.core.model import CommitPair, Environment, Outcome, Suite, digest
+from stepwatch.core.model import CommitPair, Environment, Night, Outcome, Suite, digest
 from stepwatch.core.requirements import Earlier, requirements_of
 from stepwatch.runners import fingerprint, sessions
+from stepwatch.runners.processes import (
+    ASV,
+    THREADS,
+    accept,
+    explain,
+    flags,
+    locked,
+    pinned_core,
+    read,
+    words,
+)
 from stepwatch.runners.protocol import Failure, Opened, Process, UnreachableError
 
 INSTALL_LIMIT_S = 900
@@ -36,9 +42,7 @@ _UNREACHABLE = re.compile(
 )
 # what a benchmark neither needs nor may see; PYTHONDONTWRITEBYTECODE would make each import compile all it loads
 _PRIVATE = re.compile(r"_?AIRFLOW|STEPWATCH_(?!STACK$)|PYTHON(DONTWRITEBYTECODE|PATH|HOME)$|VIRTUAL_ENV$")
-ASV = "asv"  # the kind of a suite that needs asv to run it
 _CLONE = str(Path(__file__).parents[2])
-_THREADS = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")}
 
 
 @dataclass(kw_only=True)
@@ -79,7 +83,7 @@ class LocalRunner:
         whole = digest([str(interpreter), asked, *self.optional])
         name = f"jax-{pair.jax.ref}-jaxlib-{pair.xla.ref}-{whole[:8]}"
         folder = self.environments / name
-        with _locked(folder.with_name(f"{folder.name}.lock")):
+        with locked(folder.with_name(f"{folder.name}.lock")):
             marker = folder / "stepwatch.json"
             if not marker.is_file():
                 failure = self._install(folder, interpreter, asked)
@@ -91,6 +95,13 @@ class LocalRunner:
         )
         return Opened(python=folder / "bin" / "python", folder=folder, environment=environment)
 
+    def open_night(self, night: Night) -> Opened | Failure:
+        """The environment of a night's pair; a night without one is IMAGE_MISSING."""
+        if night.pair is None:
+            reason = night.gap_reason or f"the pair of {night.label} is not known"
+            return Failure(outcome=Outcome.IMAGE_MISSING, reason=reason)
+        return self.open(night.pair)
+
     def interpreter(self) -> Path | None:
         """The first of the configured interpreters that this machine has."""
         for version in self.python:
@@ -101,15 +112,17 @@ class LocalRunner:
 
     def bench(self, opened: Opened, process: Process) -> Mapping[str, Any] | Failure:
         """Run one process of a suite in the environment; its stderr is kept beside its document."""
-        with _locked(self.lock):  # two processes at once would measure each other
+        with locked(self.lock):  # two processes at once would measure each other
             failure = None if process.out.is_file() else self._run_worker(opened, process)
         if failure is not None:
             return failure
-        try:
-            document: dict[str, Any] = json.loads(process.out.read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
-            return Failure(outcome=Outcome.BENCHMARK_FAILED, reason=f"its document is not JSON: {error}")
-        return _stale(opened, document) or document
+        document = read(process)
+        return document if isinstance(document, Failure) else _stale(opened, document) or document
+
+    def tidy(self, needed: Sequence[str]) -> list[str]:
+        """Nothing: a process ends with its owner, and environments are kept."""
+        del needed
+        return []
 
     def cancel(self) -> None:
         """End what runs now and let nothing more be started."""
@@ -128,19 +141,19 @@ class LocalRunner:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
             environment = {
                 **{name: value for name, value in os.environ.items() if not _PRIVATE.match(name)},
-                **_THREADS,
+                **THREADS,
                 **opened.environment.flags,
                 "PYTHONPATH": _CLONE if suite.kind == ASV else suite.folder,
                 "STEPWATCH_OUT": str(scratch),
                 "TMPDIR": temporary,  # what is ended can't clean up after itself
             }
-            command = [*_pinned(self.core), *_command(opened.python, process)]
+            command = [*_pinned(self.core), *words(opened.python, process)]
             before = fingerprint.read_conditions(fingerprint.load_nvml())
             status = self._watch(command, environment, log, suite)
         if self._cancelled:
             return Failure(outcome=Outcome.CANCELLED, reason="cancelled while it ran")
-        _accept(process, scratch, status, before)
-        return _explain(process, log, status)
+        accept(process, scratch, status, before)
+        return explain(process, log, status)
 
     def _watch(self, command: list[str], environment: dict[str, str], log: Path, suite: Suite) -> int | None:
         """Run a command in the suite's folder; its exit status, None where it had to be ended."""
@@ -236,73 +249,12 @@ class LocalRunner:
         return subprocess.CompletedProcess(command, running.returncode, out, err)
 
 
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _command(python: Path, process: Process) -> list[str]:
-    """The words that run one process of a suite: of ours in its environment, of asv's around it."""
-    suite = process.suite
-    if suite.kind == ASV:
-        command = [sys.executable, "-P", "-u", "-m", "stepwatch.runners.asv_suite", "--python", str(python)]
-    else:
-        command = [str(python), "-m", "benchmarks.worker"]
-        command += ["--group", suite.group] if suite.group else []
-        command += [] if process.first else ["--brief"]
-    command += ["--size", suite.size, "--seed", str(process.seed)]
-    only = process.only or suite.only
-    return [*command, "--only", only] if only else command
-
-
 def _pinned(core: int | None) -> list[str]:
     """The words that pin a command to one core: the configured one, else the last that this process may use."""
     taskset = shutil.which("taskset")
     if taskset is None:
         return []
-    allowed = os.sched_getaffinity(0)
-    return [taskset, "-c", str(core if core in allowed else max(allowed))]
-
-
-def _accept(process: Process, scratch: Path, status: int | None, before: fingerprint.State) -> None:
-    """Give the document its name; what a process that crashed or hung had measured before counts, half a one not."""
-    try:
-        document = json.loads(scratch.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        scratch.unlink(missing_ok=True)
-        return
-    if status is None:
-        document = documents.timed_out(document, process.suite.time_limit_s)
-    nvml = fingerprint.load_nvml()
-    machine, after = fingerprint.read_machine(nvml), fingerprint.read_conditions(nvml)
-    scratch.write_text(json.dumps(fingerprint.witnessed(document, machine, before, after)), encoding="utf-8")
-    scratch.replace(process.out)
-
-
-def _explain(process: Process, log: Path, status: int | None) -> Failure | None:
-    """Why a process has left no document."""
-    if process.out.is_file():
-        return None
-    text = log.read_text(encoding="utf-8", errors="replace")
-    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no output")
-    if status is None:
-        outcome, how = Outcome.TIMED_OUT, f"not ended after {process.suite.time_limit_s:g} s"
-    else:
-        outcome = Outcome.BENCHMARK_FAILED
-        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-    return Failure(outcome=outcome, reason=f"{how}: {last}", log=text[-20_000:])
-
-
-def flags(autotuning: Path | None = None) -> dict[str, str]:
-    """What reaches the compiler from outside, and from a file of autotuning results."""
-    found = {name: os.environ[name] for name in ("XLA_FLAGS", "JAX_ENABLE_X64") if os.environ.get(name)}
-    if autotuning is not None:
-        frozen = f"--xla_gpu_load_autotune_results_from={autotuning}"
-        found["XLA_FLAGS"] = f"{found.get('XLA_FLAGS', '')} {frozen}".strip()
-    return found
+    return [taskset, "-c", str(pinned_core(core))]
 
 
 def _stale(opened: Opened, document: Mapping[str, Any]) -> Failure | None:

@@ -7,15 +7,12 @@ A nightly image has its date in its tag. The date is that of the build, never th
 from __future__ import annotations
 
 import datetime as dt
-import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stepwatch.core.model import CommitPair, Night, Revision, Source, SourceKind
-from stepwatch.runners.images import PLATFORM, Absent, parse_reference
+from stepwatch.runners.images import IMAGE, PLATFORM, Absent
 from stepwatch.runners.registry import Registry
-
-PLACEHOLDERS = ("container", "date", "flavor")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +23,6 @@ class EarlierImage:
     image: str
 
 
-IMAGE = "ghcr.io/nvidia/{container}:{flavor}-{date}"
-EARLIER = (EarlierImage(through=dt.date(2024, 2, 9), image="ghcr.io/nvidia/{container}:nightly-{date}"),)
-
-
 @dataclass(kw_only=True)
 class RegistryNights:
     """Nightly images: a date's night is the image whose name has it, where the registry has one for the platform."""
@@ -37,7 +30,7 @@ class RegistryNights:
     name: str
     registry: Registry
     image: str = IMAGE
-    earlier_images: Sequence[EarlierImage] = EARLIER
+    earlier_images: Sequence[EarlierImage] = ()
     container: str = "jax"
     flavor: str = "jax"
     platform: str = PLATFORM
@@ -84,24 +77,6 @@ class RegistryNights:
         """The bad pair's revisions where they differ from the good one's: what lies between is not known here."""
         ends = ((good.jax, bad.jax), (good.xla, bad.xla))
         return tuple(last for first, last in ends if first.ref != last.ref)
-
-
-def template_fault(text: str) -> str | None:
-    """What is wrong with a template of names, in one sentence; None where nothing is."""
-    accepted = f"accepted is a name with {{date}} in it, {{container}} and {{flavor}} too, such as {IMAGE}"
-    try:
-        parts = list(string.Formatter().parse(text))
-    except ValueError:
-        return f"{text!r} has a brace without its other half; {accepted}"
-    fields = [part[1:] for part in parts if part[1] is not None]
-    for name, form, conversion in fields:
-        if name not in PLACEHOLDERS or form or conversion:
-            written = f"{name}{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}"
-            return f"{text!r} has the placeholder {{{written}}}; {accepted}"
-    if all(name != "date" for name, *_ in fields):
-        return f"{text!r} has no {{date}}; {accepted}"
-    found = parse_reference(text.format(container="jax", flavor="jax", date="2024-09-16"))
-    return found if isinstance(found, str) else None
 
 
 def _date(label: str) -> dt.date | None:

@@ -6,12 +6,12 @@ to stop. What goes wrong in the environment is a `Failure`, a value; an unreacha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from stepwatch.core.model import CommitPair, Environment, Outcome, Suite
+from stepwatch.core.model import CommitPair, Environment, Night, Outcome, Suite
 
 
 class UnreachableError(Exception):
@@ -20,11 +20,12 @@ class UnreachableError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
-    """An environment that is ready: its interpreter, its folder and what is in it."""
+    """An environment that is ready: its interpreter, its folder and what is in it; `notes` are what to doubt of it."""
 
     python: Path
     folder: Path
     environment: Environment
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,15 @@ class Process:
     first: bool = True
 
 
-class Runner(Protocol):
+class Measurer(Protocol):
+    """Runs suites in environments that are open."""
+
+    def bench(self, opened: Opened, process: Process) -> Mapping[str, Any] | Failure:
+        """The document of one process (see `stepwatch.core.documents`); one that is there already is read again."""
+        ...
+
+
+class Runner(Measurer, Protocol):
     """Opens environments and runs suites in them."""
 
     def beside(self, pair: CommitPair) -> tuple[str, ...]:
@@ -65,8 +74,20 @@ class Runner(Protocol):
         """
         ...
 
-    def bench(self, opened: Opened, process: Process) -> Mapping[str, Any] | Failure:
-        """The document of one process (see `stepwatch.core.documents`); one that is there already is read again."""
+    def open_night(self, night: Night) -> Opened | Failure:
+        """The environment of a night: of its pair, or its image, whose pair is then known.
+
+        Raises:
+            UnreachableError: what it would be made from can't be reached now.
+        """
+        ...
+
+    def tidy(self, needed: Sequence[str]) -> list[str]:
+        """Remove what was left by those who were killed, and images but for the `needed` (digests); what was removed.
+
+        Raises:
+            UnreachableError: what would be asked does not answer.
+        """
         ...
 
     def cancel(self) -> None:

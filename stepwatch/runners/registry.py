@@ -226,7 +226,7 @@ class Registry:
             if basic is None or not re.search(r"\bbasic\b", challenge, re.IGNORECASE):
                 raise self._refusal(asked, refused, asked.host)
             return basic
-        wanted = parse_dict_header(bearer[1])
+        wanted = parse_dict_header(bearer[1])  # type: ignore[no-untyped-call]
         realm = wanted.get("realm") or ""
         if not _keeps_secrets(realm):
             raise RegistryError(f"{asked.host} wants a token from {realm!r}; accepted is a service by https")
@@ -297,7 +297,7 @@ class _Session(requests.Session):
     """Follows redirects without the credentials where they lead to another host, and without those of a .netrc."""
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
-        if self.should_strip_auth(response.request.url or "", prepared_request.url or ""):
+        if self.should_strip_auth(response.request.url or "", prepared_request.url or ""):  # type: ignore[no-untyped-call]
             prepared_request.headers.pop("Authorization", None)
 
 

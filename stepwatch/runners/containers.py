@@ -1,0 +1,381 @@
+"""How is a suite run in nightly images, under Docker?
+
+An image is pulled by its digest and gets a name of ours, for without one it is what `docker image prune` removes first. Each
+process of a suite is a container of its own: without network, on one core or with the machine's GPUs, the suite and this
+clone's asv mounted read-only, under a time limit inside and outside. It is removed when it has ended, whatever ended it; where
+this process is killed, its labels tell the janitor who owned it and until when it may live.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import docker
+import requests
+from docker.models.containers import Container
+from docker.types import DeviceRequest, Mount
+
+from stepwatch.core.model import CommitPair, Environment, Image, Night, Outcome
+from stepwatch.runners import fingerprint, image_question, processes
+from stepwatch.runners.images import repository_of
+from stepwatch.runners.protocol import Failure, Opened, Process, UnreachableError
+from stepwatch.runners.provenance import pair_of
+from stepwatch.runners.pulls import Pull
+
+LABEL = "stepwatch"
+MACHINE, OWNER, DEADLINE = f"{LABEL}.machine", f"{LABEL}.owner", f"{LABEL}.deadline"
+NAME = "stepwatch.local/night"  # of the images that we keep
+SUITE, OUT = "/stepwatch/suite", "/stepwatch/out"
+ASK_LIMIT_S = 600  # git looks through all of XLA for changed files
+GRACE_S = 30  # that a container has after the limit inside it before it is ended from outside
+BESIDE = ("XLA_FLAGS", "JAX_ENABLE_X64")  # variables of an image that reach the compiler
+
+
+@dataclass(kw_only=True)
+class DockerRunner:
+    """Nightly images on the Docker engine at `engine` (None: as the docker program finds it).
+
+    `lock` lets one process at a time measure on this machine; `folder` keeps what each image has said of itself. `devices`
+    are the ids of the GPUs that a container gets, `memory` its limit (`8g`). Credentials are for the images' own registry.
+    """
+
+    machine: str
+    lock: Path
+    folder: Path
+    engine: str | None = None
+    core: int | None = None
+    devices: Sequence[str] = ()
+    shm_size: str = "1g"
+    memory: str | None = None
+    autotuning: Path | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    say: Callable[[str], None] = lambda _: None
+    _running: Container | None = field(default=None, init=False)
+    _cancelled: bool = field(default=False, init=False)
+
+    def beside(self, pair: CommitPair) -> tuple[str, ...]:
+        """Nothing: what stands beside a pair is in its image."""
+        del pair
+        return ()
+
+    def open(self, pair: CommitPair, *, like: CommitPair | None = None) -> Opened | Failure:
+        """Nothing yet: a pair has no image of its own."""
+        del like
+        reason = f"{pair} can't be built in an image yet; accepted is a night"
+        return Failure(outcome=Outcome.BUILD_FAILED, reason=reason)
+
+    def open_night(self, night: Night) -> Opened | Failure:
+        """The image of a night, pulled where it is not here, with the pair that it says it was built from.
+
+        Raises:
+            UnreachableError: the engine or the registry does not answer, or the engine's disk is full.
+        """
+        image = night.image
+        if image is None:
+            reason = night.gap_reason or f"{night.label} has no image"
+            return Failure(outcome=Outcome.IMAGE_MISSING, reason=reason)
+        with self._client() as client, processes.locked(self._file(image).with_suffix(".lock")):
+            failure = self._fetch(client, image)
+            if failure is not None:
+                return failure
+            answers = self._ask(client, image)
+        if isinstance(answers, Failure):
+            return answers
+        found = pair_of(answers, image, night.at)
+        if isinstance(found, str):
+            return Failure(outcome=Outcome.BUILD_FAILED, reason=found)
+        pair, notes = found
+        beside = {name: image.variables[name] for name in BESIDE if image.variables.get(name)}
+        base = image.variables.get("CUDA_BASE_IMAGE") or answers["system"]
+        environment = Environment(
+            pair=pair,
+            base=f"{answers['python']}, {base}",
+            freeze=tuple(answers["freeze"]),
+            flags=processes.flags(self.autotuning, {**beside, **processes.flags()}),
+            image_digest=image.digest,
+        )
+        return Opened(
+            python=Path(answers["executable"]), folder=Path("/"), environment=environment, notes=notes
+        )
+
+    def bench(self, opened: Opened, process: Process) -> Mapping[str, Any] | Failure:
+        """Run one process of a suite in a container of the image; what it prints is kept beside its document."""
+        with processes.locked(self.lock):  # two at once would measure each other
+            failure = None if process.out.is_file() else self._run_worker(opened, process)
+        return failure if failure is not None else processes.read(process)
+
+    def cancel(self) -> None:
+        """End what runs now and let nothing more be started."""
+        self._cancelled = True
+        running = self._running
+        if running is not None:
+            _remove(running)
+
+    def version(self) -> str:
+        """What the engine says of itself.
+
+        Raises:
+            UnreachableError: it does not answer.
+        """
+        with self._client() as client:
+            return str(client.version()["Version"])
+
+    def tidy(self, needed: Sequence[str]) -> list[str]:
+        """Remove the containers of this machine that nobody waits for, and the images of nights that are not `needed`.
+
+        Raises:
+            UnreachableError: the engine does not answer.
+        """
+        with self._client() as client:
+            found = client.containers.list(all=True, filters={"label": f"{MACHINE}={self.machine}"})
+            left = [each for each in found if is_left(each.labels, time.time())]
+            for each in left:
+                _remove(each)
+            here = {tag for each in client.images.list(name=NAME) for tag in each.tags}
+            gone = here - {local_name(digest) for digest in needed}
+            removed = [str(each.name) for each in left]
+            for name in sorted(gone):
+                with contextlib.suppress(docker.errors.APIError):  # a container uses it
+                    client.images.remove(name)
+                    removed.append(name)
+        return removed
+
+    def _fetch(self, client: docker.DockerClient, image: Image) -> Failure | None:
+        """Pull an image by its digest and name it."""
+        name = local_name(image.digest)
+        with contextlib.suppress(docker.errors.ImageNotFound):
+            client.images.get(name)
+            return None
+        where = repository_of(image)
+        account = {"username": self.username, "password": self.password} if self.username else None
+        pull = Pull(reference=image.reference, say=self.say)
+        try:
+            for line in client.api.pull(
+                where, tag=image.digest, stream=True, decode=True, auth_config=account
+            ):
+                pull.read(line)
+        except docker.errors.APIError as error:
+            pull.fail(str(error.explanation or error))
+        if pull.failure is not None:
+            return pull.failure
+        client.images.get(f"{where}@{image.digest}").tag(name)
+        return None
+
+    def _ask(self, client: docker.DockerClient, image: Image) -> dict[str, Any] | Failure:
+        """What an image says of itself; asked once."""
+        file = self._file(image)
+        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+            known: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            return known
+        question = Path(image_question.__file__).read_text(encoding="utf-8")
+        words = ["sh", "-c", 'exec "$(command -v python3 || command -v python)" -c "$0"', question]
+        with self._container(client, image.digest, words, limit_s=ASK_LIMIT_S) as container:
+            status = self._watch(container, ASK_LIMIT_S)
+            said = container.logs(stdout=True, stderr=False).decode("utf-8", "replace")
+            log = container.logs(stdout=False, stderr=True).decode("utf-8", "replace")
+        if self._cancelled:
+            return Failure(outcome=Outcome.CANCELLED, reason="cancelled while the image was asked")
+        try:
+            answers: dict[str, Any] = json.loads(said.splitlines()[-1])
+        except (IndexError, json.JSONDecodeError):
+            last = next((line for line in reversed(log.splitlines()) if line.strip()), "no output")
+            how = (
+                f"no answer in {ASK_LIMIT_S} s" if status is None else f"exit status {status}: {last.strip()}"
+            )
+            reason = f"{image.reference} can't be asked what is in it: {how}"
+            return Failure(outcome=Outcome.BUILD_FAILED, reason=reason, log=log)
+        scratch = file.with_suffix(f".{os.getpid()}")
+        scratch.write_text(said.splitlines()[-1], encoding="utf-8")
+        scratch.replace(file)
+        return answers
+
+    def _run_worker(self, opened: Opened, process: Process) -> Failure | None:
+        """Run the worker; its document takes its name when the container has ended, so a half-made one is never read."""
+        if self._cancelled:
+            return Failure(outcome=Outcome.CANCELLED, reason="cancelled before it was started")
+        suite, digest = process.suite, opened.environment.image_digest
+        if digest is None:
+            raise AssertionError("an environment of this runner has an image")
+        process.out.parent.mkdir(parents=True, exist_ok=True)
+        scratch, log = process.out.with_suffix(".part"), process.out.with_suffix(".log")
+        scratch.unlink(missing_ok=True)
+        limit_s = suite.time_limit_s
+        words = [
+            "timeout",
+            "--signal=KILL",
+            f"{limit_s + GRACE_S / 2:g}",
+            *processes.words(opened.python, process),
+        ]
+        before = fingerprint.read_conditions(fingerprint.load_nvml())
+        with self._client() as client:
+            measured = self._container(
+                client,
+                digest,
+                words,
+                limit_s=limit_s,
+                variables={
+                    **processes.THREADS,
+                    **opened.environment.flags,
+                    "PYTHONPATH": SUITE,
+                    "PYTHONDONTWRITEBYTECODE": "",
+                    "STEPWATCH_OUT": f"{OUT}/{scratch.name}",
+                },
+                mounts=[
+                    Mount(f"{SUITE}/benchmarks", f"{suite.folder}/benchmarks", type="bind", read_only=True),
+                    Mount(OUT, str(process.out.parent.resolve()), type="bind"),
+                    *self._frozen(),
+                ],
+            )
+            with measured as container:
+                status = self._watch(container, limit_s)
+                killed = "" if status is None else _killed(container)
+                log.write_bytes(container.logs())
+        if self._cancelled:
+            return Failure(outcome=Outcome.CANCELLED, reason="cancelled while it ran")
+        processes.accept(process, scratch, status, before)
+        failure = processes.explain(process, log, status)
+        if failure is not None and killed:
+            return Failure(outcome=failure.outcome, reason=killed, log=failure.log)
+        return failure
+
+    @contextlib.contextmanager
+    def _container(
+        self,
+        client: docker.DockerClient,
+        digest: str,
+        words: Sequence[str],
+        *,
+        limit_s: float,
+        variables: Mapping[str, str] | None = None,
+        mounts: Sequence[Mount] = (),
+    ) -> Iterator[Container]:
+        """A container that has begun to run `words`, and is removed in the end."""
+        gpus = (
+            [DeviceRequest(device_ids=list(self.devices), capabilities=[["gpu"]])] if self.devices else None
+        )
+        container = client.containers.create(
+            local_name(digest),
+            list(words),
+            name=f"stepwatch-{self.machine}-{secrets.token_hex(4)}",
+            entrypoint=[],  # that of a nightly prints banners and looks for a GPU
+            working_dir="/",
+            environment=dict(variables or {}),
+            mounts=list(mounts),
+            network_mode="none",
+            init=True,
+            cpuset_cpus=None if self.devices else str(processes.pinned_core(self.core)),
+            device_requests=gpus,
+            mem_limit=self.memory,
+            shm_size=self.shm_size,
+            security_opt=["no-new-privileges"],
+            labels={
+                LABEL: "run",
+                MACHINE: self.machine,
+                OWNER: owner(),
+                DEADLINE: f"{time.time() + limit_s + 2 * GRACE_S:.0f}",
+            },
+        )
+        self._running = container
+        try:
+            if not self._cancelled:
+                container.start()
+            yield container
+        finally:
+            self._running = None
+            _remove(container)
+
+    def _watch(self, container: Container, limit_s: float) -> int | None:
+        """The exit status of a container; None where it had to be ended."""
+        try:
+            status = int(container.wait(timeout=limit_s)["StatusCode"])
+        except requests.ReadTimeout:
+            return None
+        except requests.ConnectionError as error:
+            if "timed out" in str(error).lower():
+                return None
+            raise
+        except docker.errors.NotFound:  # somebody has removed it: `cancel`, or a person
+            self._cancelled = True
+            return None
+        return status if status <= 128 else 128 - status  # as of a process: 137 is signal 9
+
+    def _frozen(self) -> list[Mount]:
+        """The file of autotuning results, at the path at which the flags name it."""
+        if self.autotuning is None:
+            return []
+        return [Mount(str(self.autotuning), str(self.autotuning), type="bind", read_only=True)]
+
+    def _file(self, image: Image) -> Path:
+        """Where the answers of an image are kept."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return self.folder / f"{image.digest.removeprefix('sha256:')}.json"
+
+    @contextlib.contextmanager
+    def _client(self) -> Iterator[docker.DockerClient]:
+        """The engine, for the time of one task; what it refuses is a service that can't be reached."""
+        where = self.engine or os.environ.get("DOCKER_HOST") or "the usual socket"
+        try:
+            with contextlib.closing(
+                docker.DockerClient(base_url=self.engine, timeout=60) if self.engine else docker.from_env()
+            ) as client:
+                client.ping()
+                yield client
+        except (docker.errors.DockerException, requests.RequestException) as error:
+            if self._cancelled:
+                raise UnreachableError("cancelled") from None
+            raise UnreachableError(f"the Docker engine at {where} does not do it: {_words(error)}") from None
+
+
+def local_name(digest: str) -> str:
+    """Our own name of an image; one without a name is what is pruned first."""
+    return f"{NAME}:{digest.removeprefix('sha256:')[:32]}"
+
+
+def owner() -> str:
+    """This process, as a label: host, number, and when it was started."""
+    return f"{socket.gethostname()} {os.getpid()} {_started(os.getpid())}"
+
+
+def is_left(labels: Mapping[str, str], now: float) -> bool:
+    """Whether nobody waits for a container any more: its time is over, or its owner on this host has ended."""
+    host, pid, started = (labels.get(OWNER, "") + "  ").split(" ")[:3]
+    if now > float(labels.get(DEADLINE, "0")):
+        return True
+    return host == socket.gethostname() and pid.isdigit() and _started(int(pid)) != started
+
+
+def _started(pid: int) -> str:
+    """When a process was started, in ticks since the machine's own start; nothing where it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "" if Path("/proc/self").exists() else "unknown"
+    return text.rsplit(")", 1)[1].split()[19]
+
+
+def _killed(container: Container) -> str:
+    """Why the engine says that a container was killed; nothing where it was not."""
+    container.reload()
+    state = container.attrs["State"]
+    return "killed: it wanted more memory than its limit" if state.get("OOMKilled") else ""
+
+
+def _remove(container: Container) -> None:
+    # it may be gone, or going, already
+    with contextlib.suppress(docker.errors.APIError):
+        container.remove(force=True, v=True)
+
+
+def _words(error: Exception) -> str:
+    explained = getattr(error, "explanation", None) or str(error)
+    return " ".join(str(explained).split())[:500]
