@@ -18,7 +18,7 @@ from stepwatch import settings as configuration
 from stepwatch.core import requests
 from stepwatch.core.course import TriageSettings
 from stepwatch.core.detection import DetectionSettings
-from stepwatch.core.model import Action, Machine, Suite
+from stepwatch.core.model import Action, Machine, Night, Source, SourceKind, Suite
 from stepwatch.core.requirements import Earlier
 from stepwatch.core.rules import Rule, Rulebook
 from stepwatch.core.standing import Said
@@ -26,10 +26,12 @@ from stepwatch.jobs import open_bisection, standing
 from stepwatch.jobs.history import difference_text, differences
 from stepwatch.jobs.workplace import Nights, Workplace
 from stepwatch.runners.containers import DockerRunner
+from stepwatch.runners.either import Either
+from stepwatch.runners.images import Absent, parse_reference
 from stepwatch.runners.local import LocalRunner
 from stepwatch.runners.nightlies import EarlierImage, RegistryNights
 from stepwatch.runners.peers import Peers
-from stepwatch.runners.protocol import Runner
+from stepwatch.runners.protocol import Failure, Measurer, Opened, Runner
 from stepwatch.runners.registry import Registry
 from stepwatch.runners.releases import ReleaseNights
 from stepwatch.settings import CLONE, EVERY_GROUP, RegistrySettings, ReleasesSettings, Settings
@@ -152,21 +154,57 @@ def runner(settings: Settings, machine: str, source: str, *, say: Say = print) -
         )
     if isinstance(nights, RegistrySettings):
         _check_autotuning(own.autotuning, machine)
-        return DockerRunner(
-            machine=machine,
-            lock=settings.cache / "machines" / f"{machine}.lock",
-            folder=settings.cache / "images",
-            engine=own.engine,
-            core=own.core,
-            devices=own.devices,
-            shm_size=own.shm_size,
-            memory=own.memory,
-            autotuning=own.autotuning,
-            username=nights.username or None,
-            password=nights.password or None,
-            say=say,
-        )
+        return containers(settings, machine, nights, say=say)
     return local_runner(settings, machine, nights)
+
+
+def containers(settings: Settings, machine: str, nights: RegistrySettings, *, say: Say) -> DockerRunner:
+    """What runs a suite in containers on a machine, whatever its own nights are; with the credentials of `nights`."""
+    own = settings.machines[machine]
+    return DockerRunner(
+        machine=machine,
+        lock=settings.cache / "machines" / f"{machine}.lock",
+        folder=settings.cache / "images",
+        engine=own.engine,
+        core=own.core,
+        devices=own.devices,
+        shm_size=own.shm_size,
+        memory=own.memory,
+        autotuning=own.autotuning,
+        username=nights.username or None,
+        password=nights.password or None,
+        say=say,
+    )
+
+
+def open_container(settings: Settings, machine: str, reference: str, *, say: Say) -> Opened | Failure | str:
+    """The environment of an image, or the sentence that says why there is none.
+
+    The credentials are those of the source whose images lie in the same registry.
+
+    Raises:
+        RegistryError, UnreachableError: the registry, or the Docker engine, refuses or does not answer.
+    """
+    named = parse_reference(reference)
+    if isinstance(named, str):
+        return named
+    sources = [each for each in settings.sources.values() if isinstance(each, RegistrySettings)]
+    own = next((each for each in sources if each.image.partition("/")[0] == named.host), RegistrySettings())
+    found = registry(own).look(reference, own.platform)
+    if isinstance(found, Absent):
+        return found.reason
+    source = Source(kind=SourceKind.REGISTRY, name="by name")
+    night = Night(source=source, label=reference, at=found.created or dt.datetime.now(dt.UTC), image=found)
+    return containers(settings, machine, own, say=say).open_night(night)
+
+
+def measurer(settings: Settings, machine: str, *, say: Say) -> Measurer:
+    """What measures an environment of either kind on a machine."""
+    releases_of = (each for each in settings.sources.values() if isinstance(each, ReleasesSettings))
+    return Either(
+        local=local_runner(settings, machine, next(releases_of, ReleasesSettings())),
+        containers=containers(settings, machine, RegistrySettings(), say=say),
+    )
 
 
 def local_runner(settings: Settings, machine: str, nights: ReleasesSettings) -> LocalRunner:
@@ -218,11 +256,9 @@ def nights(settings: Settings, source: str) -> Nights:
     chosen = settings.sources[source]
     if isinstance(chosen, ReleasesSettings):
         return ReleaseNights(name=source, ladder=chosen.ladder)
-    host = chosen.image.partition("/")[0]
     return RegistryNights(
         name=source,
-        # credentials go to the registry of the newest images alone
-        registry=Registry(username=chosen.username or None, password=chosen.password or None, host=host),
+        registry=registry(chosen),
         image=chosen.image,
         earlier_images=[
             EarlierImage(through=each.through, image=each.image) for each in chosen.earlier_images
@@ -230,6 +266,15 @@ def nights(settings: Settings, source: str) -> Nights:
         container=chosen.container,
         flavor=chosen.flavor,
         platform=chosen.platform,
+    )
+
+
+def registry(nights: RegistrySettings) -> Registry:
+    """The registries that a source's images lie in; its credentials go to that of the newest images alone."""
+    return Registry(
+        username=nights.username or None,
+        password=nights.password or None,
+        host=nights.image.partition("/")[0],
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psycopg2
 import pytest
+from docker_bed import Bed, running_bed, why_not
 from sqlalchemy import make_url
 from sqlalchemy.engine import URL
 from terminal import NOWHERE, Terminal, variables
@@ -47,6 +48,15 @@ def execute(url: URL, statement: str) -> None:
         connection.autocommit = True
         with connection.cursor() as cursor:
             cursor.execute(statement)
+
+
+@pytest.fixture(scope="session")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    """A Docker engine and a registry of the tests' own, where they can run."""
+    if reason := why_not():
+        pytest.skip(reason)
+    with running_bed(tmp_path_factory.mktemp("bed")) as running:
+        yield running
 
 
 @pytest.fixture

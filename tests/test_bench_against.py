@@ -365,7 +365,11 @@ class TestExisting:
 class TestReferences:
     def opened(self, ref: str) -> Opened | str:
         return open_reference(
-            ref, ScriptedNights(missing=frozenset({"0.5.0"})), Venvs(table=ladder_table()), FLAGS
+            ref,
+            ScriptedNights(missing=frozenset({"0.5.0"})),
+            Venvs(table=ladder_table()),
+            lambda name: f"the registry has no {name}",
+            FLAGS,
         )
 
     @pytest.mark.parametrize(
@@ -388,8 +392,6 @@ class TestReferences:
             ("9.9.9", "9.9.9 can't be measured: jax 9.9.9 was never released; "),
             ("0.5.0", "0.5.0 can't be measured: jax 0.5.0 was never released; "),
             ("2030-01-01", "releases has no night in the 60 days up to 2030-01-01; "),
-            ("ghcr.io/nvidia/jax:jax-2024-09-16", "ghcr.io/nvidia/jax:jax-2024-09-16 names a container, "),
-            ("docker://jax", "docker://jax names a container, "),
             ("./nowhere", "./nowhere: no such file; "),
         ],
     )
@@ -398,6 +400,26 @@ class TestReferences:
         assert isinstance(refused, str)
         assert refused.startswith(sentence)
         assert refused.endswith(ACCEPTED)
+
+    @pytest.mark.parametrize(
+        "ref",
+        [
+            "ghcr.io/nvidia/jax:jax-2024-09-16",
+            f"127.0.0.1:5000/jax@sha256:{64 * 'a'}",
+            "ghcr.io#nvidia/jax:x",
+            "docker://jax",
+        ],
+    )
+    def test_a_container_is_asked_of_its_registry(self, ref: str) -> None:
+        assert self.opened(ref) == f"the registry has no {ref}"
+
+    def test_two_containers_are_the_same_by_their_digests(self) -> None:
+        one = sides(Venvs(table=ladder_table()))[0]
+        first, second = (
+            replace(one, environment=replace(one.environment, image_digest=digest)) for digest in "ab"
+        )
+        assert same_environment(first, first)
+        assert not same_environment(first, second)
 
     def test_a_pair_that_does_not_go_together(self) -> None:
         assert self.opened("jax@0.4.31+xla@0.4.33") == (
@@ -441,6 +463,7 @@ class TestReferences:
 def runner(monkeypatch: pytest.MonkeyPatch) -> Venvs:
     scripted = Venvs(table=ladder_table())
     monkeypatch.setattr(wiring, "runner", lambda *_: scripted)
+    monkeypatch.setattr(wiring, "measurer", lambda *_, **__: scripted)
     monkeypatch.setattr(wiring, "nights", lambda *_: ScriptedNights())
     return scripted
 

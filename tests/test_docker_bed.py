@@ -7,7 +7,6 @@ import datetime as dt
 import json
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import bed_images
@@ -18,14 +17,6 @@ from docker_bed import Bed, running_bed, why_not
 
 SAY = "import jax; print(jax.__version__, jax.numpy.arange(4).sum())"
 OLD, NEW = "0.4.20", "0.4.35"
-
-
-@pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
-    if reason := why_not():
-        pytest.skip(reason)
-    with running_bed(tmp_path_factory.mktemp("bed")) as running:
-        yield running
 
 
 def day(number: int) -> dt.date:

@@ -61,6 +61,8 @@ def place(database_url: str, tmp_path: Path) -> Iterator[Workplace]:
         comb=4,
         control=None,
         control_days=0,
+        look_back_days=0,
+        keep_images=0,
         transports=[ConsoleTransport()],
         say=print,
     )

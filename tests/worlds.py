@@ -84,6 +84,9 @@ class ScriptedNights:
     def label_on(self, date: dt.date) -> str | None:
         return next((each for each in self.all_labels if self.at(each).date() == date), None)
 
+    def check(self, date: dt.date) -> str:
+        return f"asked for {date}"
+
     def night(self, label: str) -> m.Night:
         if label in self.missing or label not in self.all_labels:
             return m.Night(

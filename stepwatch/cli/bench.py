@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from stepwatch.cli.frame import (
 )
 from stepwatch.core import documents
 from stepwatch.core.bisection.compare import SECOND_LOOK
-from stepwatch.core.model import Better, Suite, Verdict, title
+from stepwatch.core.model import JAX, Better, Revision, Suite, Verdict, title
 from stepwatch.core.units import format_change, format_value
 from stepwatch.jobs.compare_environments import (
     MIN_EFFECT,
@@ -38,7 +39,7 @@ from stepwatch.jobs.compare_environments import (
 from stepwatch.jobs.open_environment import ACCEPTED, differences, open_reference, same_environment
 from stepwatch.jobs.workplace import Nights
 from stepwatch.runners.processes import flags
-from stepwatch.runners.protocol import Failure, Opened, Runner
+from stepwatch.runners.protocol import Failure, Measurer, Opened, Runner
 from stepwatch.settings import EVERY_GROUP
 
 COLUMNS = ("benchmark", "old", "new", "ratio", "interval", "processes", "verdict", "reason")
@@ -82,7 +83,8 @@ def bench(
     """Is NEW slower than OLD on this machine? No database and no service is needed.
 
     Both are measured alternately until each benchmark is decided. Either is a release (0.10.2), a pair
-    (jax@0.10.2+xla@0.10.1), a date, or the path of a virtual environment of your own, which is measured as it is.
+    (jax@0.10.2+xla@0.10.1), a date, a container image (ghcr.io/nvidia/jax:jax-2024-09-16), or the path of a virtual
+    environment of your own, which is measured as it is.
     NEW is the active virtual environment where it is not given.
     """
     from stepwatch import wiring
@@ -92,10 +94,16 @@ def bench(
     source = wiring.source_of(settings, settings.machine)
     runner = wiring.runner(settings, settings.machine, source)
     sides = _open(
-        runner, wiring.nights(settings, source), old, new, settings.machines[settings.machine].autotuning
+        runner,
+        wiring.nights(settings, source),
+        lambda name: wiring.open_container(settings, settings.machine, name, say=say),
+        old,
+        new,
+        settings.machines[settings.machine].autotuning,
     )
     folder = comparison_folder(settings.cache, *sides, chosen, fresh=fresh)
-    findings = _measure(runner, sides, chosen, folder, processes)
+    both = wiring.measurer(settings, settings.machine, say=say)
+    findings = _measure(both, sides, chosen, folder, processes)
     document = _document((old, new or "the active environment"), sides, chosen, folder, findings)
     (folder / RESULT).write_text(json.dumps(document, indent=1), encoding="utf-8")
     if as_json:
@@ -121,7 +129,12 @@ def _selected(suite: Suite, only: str | None, group: str | None, size: str | Non
 
 
 def _open(
-    runner: Runner, nights: Nights, old: str, new: str | None, autotuning: Path | None
+    runner: Runner,
+    nights: Nights,
+    open_container: Callable[[str], Opened | Failure | str],
+    old: str,
+    new: str | None,
+    autotuning: Path | None,
 ) -> tuple[Opened, Opened]:
     """Both environments; NEW is the active one where it is not named."""
     active = os.environ.get("VIRTUAL_ENV")
@@ -129,7 +142,7 @@ def _open(
         raise Refusal(f"NEW is not given and no virtual environment is active; {ACCEPTED}")
     opened: list[Opened] = []
     for ref in (old, new or str(active)):
-        found = open_reference(ref, nights, runner, flags(autotuning))
+        found = open_reference(ref, nights, runner, open_container, flags(autotuning))
         if isinstance(found, str):
             mine = (
                 ""
@@ -144,7 +157,7 @@ def _open(
 
 
 def _measure(
-    runner: Runner, sides: tuple[Opened, Opened], suite: Suite, folder: Path, cap: int
+    runner: Measurer, sides: tuple[Opened, Opened], suite: Suite, folder: Path, cap: int
 ) -> tuple[Finding, ...]:
     before = len(list(folder.glob("*.json")))
     say(f"documents are kept in {folder}; an interrupted comparison goes on from there")
@@ -228,10 +241,16 @@ def _row(finding: Finding) -> dict[str, Any]:
     }
 
 
+def _short(ref: str) -> str:
+    return Revision(repository=JAX, ref=ref, committed_at=dt.datetime.now(dt.UTC)).short
+
+
 def _show(document: dict[str, Any]) -> None:
     for side in SIDES:
         it = document[side]
-        write(f"{side}: {it['ref']}: jax {it['jax']}, jaxlib {it['jaxlib']}, {it['base'].partition(',')[0]}")
+        jax, other = (_short(it[key]) for key in ("jax", "jaxlib"))
+        xla = "jaxlib" if it["jaxlib"] == other else "xla"  # a commit is of XLA, a version of jaxlib
+        write(f"{side}: {it['ref']}: jax {jax}, {xla} {other}, {it['base'].partition(',')[0]}")
     write(f"beside jax and jaxlib: {', '.join(document['differences']) or 'nothing differs'}")
     write("")
     timed = [_cells(row) for row in document["benchmarks"] if not row["exact"]]

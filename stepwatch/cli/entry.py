@@ -13,6 +13,7 @@ from stepwatch.jobs.bench import InterruptedRunError
 from stepwatch.jobs.open_bisection import RefusedError
 from stepwatch.jobs.resolve import NoNightError
 from stepwatch.runners.protocol import UnreachableError
+from stepwatch.runners.registry import RegistryError
 from stepwatch.settings import ConfigError
 from stepwatch.stack import StackError
 from storage.engine import DatabaseError, DatabaseUnreachableError
@@ -24,6 +25,7 @@ EXPECTED = (
     InterruptedRunError,
     NoNightError,
     RefusedError,
+    RegistryError,
     StackError,
     UnreachableError,
 )

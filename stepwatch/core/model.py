@@ -11,6 +11,7 @@ import enum
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -137,7 +138,12 @@ class Revision:
     committed_at: dt.datetime
 
     def __str__(self) -> str:
-        return f"{self.repository}@{self.ref}"
+        return f"{self.repository}@{self.short}"
+
+    @property
+    def short(self) -> str:
+        """The reference for people: of a commit the first 12 digits."""
+        return self.ref[:12] if re.fullmatch(r"[0-9a-f]{40}", self.ref) else self.ref
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,7 +71,7 @@ def comparison_folder(cache: Path, old: Opened, new: Opened, suite: Suite, *, fr
     """
     sides = [[str(each.python), each.environment.hash] for each in (old, new)]
     question = digest([sides, fingerprint(suite)])[:8]
-    names = (f"{each.environment.pair.jax.ref}+{each.environment.pair.xla.ref}" for each in (old, new))
+    names = (f"{each.environment.pair.jax.short}+{each.environment.pair.xla.short}" for each in (old, new))
     stem = f"{'_to_'.join(names)}-{question}"
     numbers = [int(each.name.rpartition("-")[2]) for each in (cache / "comparisons").glob(f"{stem}-*")]
     last = max(numbers, default=0)

@@ -9,13 +9,16 @@ import datetime as dt
 import enum
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from stepwatch.jobs.workplace import Nights, Workplace
+from stepwatch.runners.containers import DockerRunner
+from stepwatch.runners.fingerprint import cards_here
 from stepwatch.runners.local import INSTALL_LIMIT_S, LocalRunner
 from stepwatch.runners.protocol import Runner, UnreachableError
+from stepwatch.runners.registry import RegistryError
 from storage import reading
 from storage.engine import DatabaseUnreachableError
 from storage.reading import Rows
@@ -51,7 +54,13 @@ def examine(runner: Runner, nights: Nights, *, data: Path, now: dt.datetime | No
     What does not answer is a finding, not an exception.
     """
     at = now or dt.datetime.now(tz=dt.UTC)
-    return [*_space(runner, data), *_interpreter(runner), _index(nights, at), *_machine(runner)]
+    return [
+        *_space(runner, data),
+        *_interpreter(runner),
+        *_containers(runner),
+        _answers(nights, at),
+        *_machine(runner),
+    ]
 
 
 def examine_stored(place: Workplace, *, now: dt.datetime | None = None) -> list[Finding]:
@@ -228,19 +237,65 @@ def _interpreter(runner: Runner) -> list[Finding]:
     return [Finding(what="interpreter", grade=Grade.OK, sentence=f"{found} (accepted: Python {wanted})")]
 
 
-def _index(nights: Nights, now: dt.datetime) -> Finding:
+def _containers(runner: Runner) -> list[Finding]:
+    """The Docker engine, the room where it keeps images, and the GPUs, of a machine that runs containers."""
+    if not isinstance(runner, DockerRunner):
+        return []
+    try:
+        engine = runner.engine_state()
+    except UnreachableError as error:
+        remedy = (
+            "install Docker and start it, let this user use it, or set engine of the machine to where it is"
+        )
+        return [Finding(what="Docker", grade=Grade.ERROR, sentence=str(error), remedy=remedy)]
+    said = Finding(what="Docker", grade=Grade.OK, sentence=f"the engine answers, version {engine.version}")
+    folder = engine.folder
+    room = [judge_space("images", folder, shutil.disk_usage(folder).free)] if folder.is_dir() else []
+    return [said, *room, judge_gpus(runner.devices, engine.gpus, cards_here())]
+
+
+def judge_gpus(wanted: Sequence[str], engine_has_them: bool, cards: int | None) -> Finding:
+    """Whether the GPUs that a machine is to have can be had; `cards` is how many the driver shows, None: no driver."""
+    what = "GPUs"
+    if not wanted:
+        return Finding(what=what, grade=Grade.OK, sentence="none is wanted (devices of the machine is empty)")
+    if not cards:
+        sentence = f"devices {', '.join(wanted)} are wanted, and " + (
+            "the driver shows no card" if cards == 0 else "there is no NVIDIA driver here"
+        )
+        remedy = "install the driver, or empty devices of the machine"
+    elif not engine_has_them:
+        sentence = "the Docker engine has no runtime for NVIDIA's GPUs"
+        remedy = "install nvidia-container-toolkit, then nvidia-ctk runtime configure and restart Docker"
+    elif missing := [each for each in wanted if each.isdigit() and int(each) >= cards]:
+        sentence = f"device {', '.join(missing)} is wanted, and the driver shows {cards}, from 0 on"
+        remedy = "set devices of the machine to those that are there"
+    else:
+        return Finding(
+            what=what, grade=Grade.OK, sentence=f"{cards} cards are here, {', '.join(wanted)} used"
+        )
+    return Finding(what=what, grade=Grade.ERROR, sentence=sentence, remedy=remedy)
+
+
+def _answers(nights: Nights, now: dt.datetime) -> Finding:
+    """Whether the source can be asked for its nights."""
     what = f"source {nights.source.name}"
     try:
-        nights.label_on(now.date())
+        sentence = nights.check(now.date())
     except UnreachableError as error:
         remedy = "see to the network; what is measured is kept, and the same command goes on from there"
         return Finding(what=what, grade=Grade.ERROR, sentence=str(error), remedy=remedy)
-    return Finding(what=what, grade=Grade.OK, sentence="it answers")
+    except RegistryError as error:
+        remedy = (
+            "set image, container, flavor, or username and password of the source to what the registry has"
+        )
+        return Finding(what=what, grade=Grade.ERROR, sentence=str(error), remedy=remedy)
+    return Finding(what=what, grade=Grade.OK, sentence=sentence)
 
 
 def _machine(runner: Runner) -> list[Finding]:
     allowed = os.sched_getaffinity(0)
-    core = runner.core if isinstance(runner, LocalRunner) else None
+    core = runner.core if isinstance(runner, LocalRunner | DockerRunner) else None
     pinned = core if core in allowed else max(allowed)
     return [
         judge_load(os.getloadavg()[0], len(allowed)),

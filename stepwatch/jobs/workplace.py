@@ -31,6 +31,10 @@ class Nights(Protocol):
         """The night of a UTC day, where there is one."""
         ...
 
+    def check(self, date: dt.date) -> str:
+        """That it can be asked, in words; asked for the night of a day."""
+        ...
+
     def night(self, label: str) -> Night | None:
         """The night with this label: its pair, or the reason why there is none; None for a label that nobody knows."""
         ...

@@ -40,6 +40,15 @@ GRACE_S = 30  # that a container has after the limit inside it before it is ende
 BESIDE = ("XLA_FLAGS", "JAX_ENABLE_X64")  # variables of an image that reach the compiler
 
 
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """A Docker engine: its version, the folder of its images, and whether it can give GPUs to containers."""
+
+    version: str
+    folder: Path
+    gpus: bool
+
+
 @dataclass(kw_only=True)
 class DockerRunner:
     """Nightly images on the Docker engine at `engine` (None: as the docker program finds it).
@@ -121,14 +130,19 @@ class DockerRunner:
         if running is not None:
             _remove(running)
 
-    def version(self) -> str:
+    def engine_state(self) -> Engine:
         """What the engine says of itself.
 
         Raises:
             UnreachableError: it does not answer.
         """
         with self._client() as client:
-            return str(client.version()["Version"])
+            said = client.info()
+        return Engine(
+            version=str(said["ServerVersion"]),
+            folder=Path(said["DockerRootDir"]),
+            gpus="nvidia" in said.get("Runtimes", {}) or bool(said.get("DiscoveredDevices")),
+        )
 
     def tidy(self, needed: Sequence[str]) -> list[str]:
         """Remove the containers of this machine that nobody waits for, and the images of nights that are not `needed`.
@@ -156,7 +170,7 @@ class DockerRunner:
         with contextlib.suppress(docker.errors.ImageNotFound):
             client.images.get(name)
             return None
-        where = repository_of(image)
+        where = repository_of(image.reference)
         account = {"username": self.username, "password": self.password} if self.username else None
         pull = Pull(reference=image.reference, say=self.say)
         try:

@@ -94,6 +94,12 @@ def witnessed(document: State, machine: State, before: State, after: State) -> d
     }
 
 
+def cards_here(root: Path = ROOT) -> int | None:
+    """How many cards NVIDIA's driver shows; None where there is no driver."""
+    driver = root / "proc/driver/nvidia"
+    return len(list((driver / "gpus").glob("*"))) if driver.is_dir() else None
+
+
 def load_nvml() -> Any:
     """The module `pynvml` of nvidia-ml-py, or None: it need not be installed."""
     try:

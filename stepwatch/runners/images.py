@@ -116,9 +116,9 @@ def parse_repository(text: str, accepted: str) -> Reference | str:
     return Reference(**found.groupdict() | {"host": found["host"].lower()})
 
 
-def repository_of(image: Image) -> str:
+def repository_of(reference: str) -> str:
     """Where an image lies, without tag and digest: `ghcr.io/nvidia/jax`."""
-    name = image.reference.partition("@")[0]
+    name = reference.partition("@")[0]
     host, _, path = name.partition("/")
     return f"{host}/{path.partition(':')[0]}"
 

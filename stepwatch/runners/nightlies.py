@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stepwatch.core.model import CommitPair, Night, Revision, Source, SourceKind
-from stepwatch.runners.images import IMAGE, PLATFORM, Absent
+from stepwatch.runners.images import IMAGE, PLATFORM, Absent, repository_of
 from stepwatch.runners.registry import Registry
 
 
@@ -47,6 +47,20 @@ class RegistryNights:
     def label_on(self, date: dt.date) -> str:
         """The date itself: whether there is an image, the registry says of each night."""
         return date.isoformat()
+
+    def check(self, date: dt.date) -> str:
+        """That the registry answers and has such a repository; with what it has for a day.
+
+        Raises:
+            RegistryError: access is refused, or the registry has no such repository.
+            UnreachableError: the registry gives no answer that can be used.
+        """
+        reference = self.reference(date)
+        repository = repository_of(reference)
+        next(self.registry.tags(repository), None)
+        found = self.registry.look(reference, self.platform)
+        there = found.reason if isinstance(found, Absent) else f"{reference} is there"
+        return f"{repository} answers; {there}"
 
     def night(self, label: str) -> Night | None:
         """The night of a date: its image, or the reason why there is none; None for no date, and for one to come.

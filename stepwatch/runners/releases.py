@@ -64,6 +64,15 @@ class ReleaseNights:
         }
         return days.get(date)
 
+    def check(self, date: dt.date) -> str:
+        """That the package index answers.
+
+        Raises:
+            UnreachableError: it does not.
+        """
+        self.label_on(date)
+        return "it answers"
+
     def night(self, label: str) -> Night | None:
         """The night of one version: its pair, or the reason why there is none; None where neither ever had it.
 
