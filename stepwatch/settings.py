@@ -384,7 +384,8 @@ def _sentence(error: ValidationError, file: Path | None) -> str:
     location = [str(part) for part in first["loc"]]
     registry = location[0] == "sources" and location[2:3] == ["registry"]
     if location[0] == "sources":
-        del location[2:3]  # the kind by which its section was chosen
+        if location[2:3] in (["registry"], ["releases"]):
+            del location[2]  # the kind by which its section was chosen
         if first["type"] == "union_tag_invalid":
             location, first = [*location, "kind"], {**first, "input": _kind(first["input"]), "msg": KINDS}
     where, key = _place(location, file), ".".join(location)

@@ -36,10 +36,10 @@ class Nights:
     def __init__(self, *, answers: bool = True) -> None:
         self._answers = answers
 
-    def label_on(self, _: dt.date) -> str | None:
+    def check(self, _: dt.date) -> str:
         if not self._answers:
             raise UnreachableError("the package index does not answer for jax")
-        return None
+        return "it answers"
 
 
 @pytest.fixture

@@ -54,6 +54,7 @@ PLANTS = {
     "nobody imports benchmarks": [("stepwatch.runners.planted", "benchmarks.worker")],
     "home of jax": [("storage.planted", "jax"), ("stepwatch.core.planted", "jaxlib")],
     "home of xlb": [("storage.planted", "xlb"), ("benchmarks.planted", "xlb")],
+    "home of the containers": [("stepwatch.jobs.planted", "docker"), ("storage.planted", "yaml")],
     "home of numpy": [("alerts.planted", "numpy")],
     "home of the database": [
         ("stepwatch.jobs.planted", "sqlalchemy"),

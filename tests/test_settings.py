@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from stepwatch import settings as configuration
-from stepwatch.settings import CLONE, ConfigError, RuleSettings, Settings, load
+from stepwatch.settings import CLONE, ConfigError, RegistrySettings, RuleSettings, Settings, load
 
 DOCUMENT = (CLONE / "docs" / "configuration.md").read_text(encoding="utf-8")
 EXAMPLE = re.findall(r"```toml\n(.*?)```", DOCUMENT, re.DOTALL)[-1]
@@ -47,8 +47,8 @@ def documented_keys() -> dict[str, tuple[str, str]]:
     path = ""
     for line in DOCUMENT.splitlines():
         if line.startswith("#"):
-            heading = re.fullmatch(r"## `\[(.+)\]`", line)
-            path = f"{heading[1]}." if heading else ""
+            heading = re.fullmatch(r"## `\[(.+)\]`(?: of kind `(\w+)`)?", line)
+            path = f"{heading[1]}{f'({heading[2]})' if heading[2] else ''}." if heading else ""
         elif row := ROW.match(line):
             found[path + row["key"]] = (row["default"], row["variable"])
     return found
@@ -62,13 +62,17 @@ def written(default: object) -> str:
         return f"`{str(default).replace(str(CLONE), '<clone>')}`"
     if isinstance(default, float) and default.is_integer():
         default = int(default)
-    return f"`{json.dumps(default, default=lambda section: section.model_dump())}`"
+    return f"`{json.dumps(default, default=lambda section: section.model_dump(mode='json'))}`"
 
 
 def test_documented_keys_and_defaults_are_the_real_ones() -> None:
     expected = {
         key: (written(default), "STEPWATCH_" + key.upper().replace(".", "__"))
         for key, default in real_keys(Settings).items()
+    }
+    expected |= {
+        f"sources.NAME(registry).{key}": (written(default), f"STEPWATCH_SOURCES__NAME__{key.upper()}")
+        for key, default in real_keys(RegistrySettings).items()
     }
     assert documented_keys() == expected
 
@@ -98,6 +102,7 @@ def test_the_complete_example_is_complete_and_loads(tmp_path: Path) -> None:
         for part in key.replace("NAME", names.get(key.split(".")[0], "")).split("."):
             value = value[part]
         assert value is not None, key
+    assert set(loaded["sources"]["nightly"]) == set(RegistrySettings.model_fields)
 
 
 def test_nothing_has_to_be_set() -> None:
