@@ -6,6 +6,7 @@ stored before it is sent. Transports turn it into their own form.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from stepwatch.core.units import format_change, format_value, slowdown
 Message = dict[str, Any]
 Facts = Mapping[str, Any]
 SHOWN = 10
+COMMIT = re.compile(r"[0-9a-f]{40}")
+REPOSITORIES = {"jax": "https://github.com/jax-ml/jax", "xla": "https://github.com/openxla/xla"}
 
 
 def head(
@@ -45,6 +48,20 @@ def head(
     if owners:
         lines.append(f"owned by {', '.join(owners)}")
     return {"title": summary, "lines": lines}
+
+
+def commits(revisions: Sequence[Facts]) -> list[str]:
+    """A line for each repository whose commits a range spans, with where to read them; none for releases."""
+    lines = []
+    for each in revisions:
+        if COMMIT.fullmatch(each["old"]) and COMMIT.fullmatch(each["new"]):
+            name, old, new = each["repository"].upper(), each["old"], each["new"]
+            lines.append(
+                f"{name} is the same, {old[:12]}"
+                if old == new
+                else f"{name} {old[:12]} -> {new[:12]}: {REPOSITORIES[each['repository']]}/compare/{old[:12]}...{new[:12]}"
+            )
+    return lines
 
 
 def silent_nights(nights: Sequence[Facts]) -> list[str]:

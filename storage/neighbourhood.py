@@ -50,6 +50,27 @@ def moved_the_other_way(connection: Connection, incident_id: int) -> Rows:
     return _rows(connection, query, incident=incident_id)
 
 
+def revisions_between(connection: Connection, incident_id: int) -> Rows:
+    """`repository`, `old` and `new` revision of each repository at the ends of an incident's range, where both are known."""
+    query = """
+        select repository, old, new from incident
+        join night after on after.id = after_night_id
+        join night through on through.id = through_night_id
+        join pair old_pair on old_pair.id = after.pair_id
+        join pair new_pair on new_pair.id = through.pair_id
+        cross join lateral (
+            select 'jax' as repository, o.ref as old, n.ref as new from revision o, revision n
+            where o.id = old_pair.jax_id and n.id = new_pair.jax_id
+            union all
+            select 'xla', o.ref, n.ref from revision o, revision n
+            where o.id = old_pair.xla_id and n.id = new_pair.xla_id
+        ) each
+        where incident.id = :incident
+        order by repository
+    """
+    return _rows(connection, query, incident=incident_id)
+
+
 def on_other_machines(connection: Connection, incident_id: int) -> list[tuple[int, str]]:
     """(incident, machine) of those of the same source and direction whose range has a part in common with this one."""
     query = """

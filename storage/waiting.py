@@ -36,7 +36,7 @@ def waiting_incidents(connection: Connection) -> list[int]:
         sa.select(t.incident.c.id)
         .join(t.source)
         .where(
-            t.source.c.kind != model.SourceKind.LOGS.value,
+            t.source.c.kind == model.SourceKind.RELEASES.value,  # of the others nothing can be built
             t.incident.c.direction != model.Direction.DRIFT.value,  # no commit did it
             ~done.exists(),
             heard.exists(),

@@ -17,7 +17,7 @@ from stepwatch.core.model import Night
 
 def seen_again(known: Night, now: Night, *, measured: bool) -> tuple[Night, str | None]:
     """The night as it is to be stored, and what is to be said of it."""
-    if known.image is None:
+    if known.image is None or (known.gap_reason is not None and now.image is not None and not measured):
         return now, None
     reference = known.image.reference
     if now.image is None:

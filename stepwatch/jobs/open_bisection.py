@@ -45,6 +45,10 @@ def locate(database: Database, conf: Mapping[str, Any]) -> requests.BisectionReq
         raise RefusedError(f"there is no alerted incident {number}")
     if found.source.kind is SourceKind.LOGS:
         raise RefusedError(f"incident {number} is of figures that were imported; they can't be run")
+    if found.source.kind is SourceKind.REGISTRY:
+        raise RefusedError(
+            f"incident {number} is of nightly containers, in which commits can't be searched yet"
+        )
     for key, asked, has in (
         ("machine", request.machine, found.machine),
         ("source", request.source, found.source.name),
@@ -61,6 +65,10 @@ def open_bisection(place: Workplace, request: requests.BisectionRequest) -> int:
         RefusedError: the ends or the benchmark are not to be had.
         UnreachableError: the source does not answer.
     """
+    if place.source.kind is SourceKind.REGISTRY:
+        raise RefusedError(
+            f"{place.source.name} has nightly containers, in which commits can't be searched yet"
+        )
     if request.incident is not None:
         with place.database.begin() as connection:
             found = bisections.incident_place(connection, request.incident)

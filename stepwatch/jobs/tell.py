@@ -98,6 +98,7 @@ def _notes(
     )
     differing = differences(connection, suspect, nights, machine=first["machine"])
     return [
+        *message.commits(neighbourhood.revisions_between(connection, incident_id)),
         *message.silent_nights(silent),
         *message.cost_shift(neighbourhood.moved_the_other_way(connection, incident_id)),
         *(f"what differs beside JAX and XLA: {each}" for each in differing),

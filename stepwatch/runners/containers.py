@@ -12,7 +12,8 @@ import contextlib
 import json
 import os
 import secrets
-import socket
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,28 +26,30 @@ from docker.models.containers import Container
 from docker.types import DeviceRequest, Mount
 
 from stepwatch.core.model import CommitPair, Environment, Image, Night, Outcome
-from stepwatch.runners import fingerprint, image_question, processes
+from stepwatch.runners import container_python, fingerprint, image_question, processes, sessions
+from stepwatch.runners.engine import (
+    DEADLINE,
+    LABEL,
+    MACHINE,
+    OWNER,
+    Engine,
+    connect,
+    local_name,
+    owner,
+    read_engine,
+    remove,
+    tidy,
+    why_killed,
+)
 from stepwatch.runners.images import repository_of
 from stepwatch.runners.protocol import Failure, Opened, Process, UnreachableError
 from stepwatch.runners.provenance import pair_of
 from stepwatch.runners.pulls import Pull
 
-LABEL = "stepwatch"
-MACHINE, OWNER, DEADLINE = f"{LABEL}.machine", f"{LABEL}.owner", f"{LABEL}.deadline"
-NAME = "stepwatch.local/night"  # of the images that we keep
 SUITE, OUT = "/stepwatch/suite", "/stepwatch/out"
 ASK_LIMIT_S = 600  # git looks through all of XLA for changed files
 GRACE_S = 30  # that a container has after the limit inside it before it is ended from outside
 BESIDE = ("XLA_FLAGS", "JAX_ENABLE_X64")  # variables of an image that reach the compiler
-
-
-@dataclass(frozen=True, kw_only=True)
-class Engine:
-    """A Docker engine: its version, the folder of its images, and whether it can give GPUs to containers."""
-
-    version: str
-    folder: Path
-    gpus: bool
 
 
 @dataclass(kw_only=True)
@@ -70,6 +73,7 @@ class DockerRunner:
     password: str | None = field(default=None, repr=False)
     say: Callable[[str], None] = lambda _: None
     _running: Container | None = field(default=None, init=False)
+    _around: subprocess.Popen[str] | None = field(default=None, init=False)
     _cancelled: bool = field(default=False, init=False)
 
     def beside(self, pair: CommitPair) -> tuple[str, ...]:
@@ -93,7 +97,7 @@ class DockerRunner:
         if image is None:
             reason = night.gap_reason or f"{night.label} has no image"
             return Failure(outcome=Outcome.IMAGE_MISSING, reason=reason)
-        with self._client() as client, processes.locked(self._file(image).with_suffix(".lock")):
+        with connect(self.engine) as client, processes.locked(self._file(image).with_suffix(".lock")):
             failure = self._fetch(client, image)
             if failure is not None:
                 return failure
@@ -120,15 +124,21 @@ class DockerRunner:
     def bench(self, opened: Opened, process: Process) -> Mapping[str, Any] | Failure:
         """Run one process of a suite in a container of the image; what it prints is kept beside its document."""
         with processes.locked(self.lock):  # two at once would measure each other
-            failure = None if process.out.is_file() else self._run_worker(opened, process)
+            try:
+                failure = None if process.out.is_file() else self._run_worker(opened, process)
+            except UnreachableError:
+                if not self._cancelled:  # what is gone can't be asked for its output
+                    raise
+                failure = Failure(outcome=Outcome.CANCELLED, reason="cancelled while it ran")
         return failure if failure is not None else processes.read(process)
 
     def cancel(self) -> None:
         """End what runs now and let nothing more be started."""
         self._cancelled = True
+        sessions.end(self._around)
         running = self._running
         if running is not None:
-            _remove(running)
+            remove(running)
 
     def engine_state(self) -> Engine:
         """What the engine says of itself.
@@ -136,13 +146,8 @@ class DockerRunner:
         Raises:
             UnreachableError: it does not answer.
         """
-        with self._client() as client:
-            said = client.info()
-        return Engine(
-            version=str(said["ServerVersion"]),
-            folder=Path(said["DockerRootDir"]),
-            gpus="nvidia" in said.get("Runtimes", {}) or bool(said.get("DiscoveredDevices")),
-        )
+        with connect(self.engine) as client:
+            return read_engine(client)
 
     def tidy(self, needed: Sequence[str]) -> list[str]:
         """Remove the containers of this machine that nobody waits for, and the images of nights that are not `needed`.
@@ -150,19 +155,8 @@ class DockerRunner:
         Raises:
             UnreachableError: the engine does not answer.
         """
-        with self._client() as client:
-            found = client.containers.list(all=True, filters={"label": f"{MACHINE}={self.machine}"})
-            left = [each for each in found if is_left(each.labels, time.time())]
-            for each in left:
-                _remove(each)
-            here = {tag for each in client.images.list(name=NAME) for tag in each.tags}
-            gone = here - {local_name(digest) for digest in needed}
-            removed = [str(each.name) for each in left]
-            for name in sorted(gone):
-                with contextlib.suppress(docker.errors.APIError):  # a container uses it
-                    client.images.remove(name)
-                    removed.append(name)
-        return removed
+        with connect(self.engine) as client:
+            return tidy(client, self.machine, needed)
 
     def _fetch(self, client: docker.DockerClient, image: Image) -> Failure | None:
         """Pull an image by its digest and name it."""
@@ -223,37 +217,10 @@ class DockerRunner:
         process.out.parent.mkdir(parents=True, exist_ok=True)
         scratch, log = process.out.with_suffix(".part"), process.out.with_suffix(".log")
         scratch.unlink(missing_ok=True)
-        limit_s = suite.time_limit_s
-        words = [
-            "timeout",
-            "--signal=KILL",
-            f"{limit_s + GRACE_S / 2:g}",
-            *processes.words(opened.python, process),
-        ]
         before = fingerprint.read_conditions(fingerprint.load_nvml())
-        with self._client() as client:
-            measured = self._container(
-                client,
-                digest,
-                words,
-                limit_s=limit_s,
-                variables={
-                    **processes.THREADS,
-                    **opened.environment.flags,
-                    "PYTHONPATH": SUITE,
-                    "PYTHONDONTWRITEBYTECODE": "",
-                    "STEPWATCH_OUT": f"{OUT}/{scratch.name}",
-                },
-                mounts=[
-                    Mount(f"{SUITE}/benchmarks", f"{suite.folder}/benchmarks", type="bind", read_only=True),
-                    Mount(OUT, str(process.out.parent.resolve()), type="bind"),
-                    *self._frozen(),
-                ],
-            )
-            with measured as container:
-                status = self._watch(container, limit_s)
-                killed = "" if status is None else _killed(container)
-                log.write_bytes(container.logs())
+        run = self._run_asv if suite.kind == processes.ASV else self._run_ours
+        with connect(self.engine) as client:
+            status, killed = run(client, digest, opened, process, scratch, log)
         if self._cancelled:
             return Failure(outcome=Outcome.CANCELLED, reason="cancelled while it ran")
         processes.accept(process, scratch, status, before)
@@ -261,6 +228,84 @@ class DockerRunner:
         if failure is not None and killed:
             return Failure(outcome=failure.outcome, reason=killed, log=failure.log)
         return failure
+
+    def _run_ours(
+        self,
+        client: docker.DockerClient,
+        digest: str,
+        opened: Opened,
+        process: Process,
+        scratch: Path,
+        log: Path,
+    ) -> tuple[int | None, str]:
+        """Run a process of a suite of ours: its exit status (None: out of time), and why the engine killed it."""
+        suite = process.suite
+        limit = f"{suite.time_limit_s + GRACE_S / 2:g}"
+        words = ["timeout", "--signal=KILL", limit, *processes.words(opened.python, process)]
+        mounts = [
+            Mount(f"{SUITE}/benchmarks", f"{suite.folder}/benchmarks", type="bind", read_only=True),
+            Mount(OUT, str(process.out.parent.resolve()), type="bind"),
+            *self._frozen(),
+        ]
+        variables = {**self._variables(opened), "PYTHONPATH": SUITE, "STEPWATCH_OUT": f"{OUT}/{scratch.name}"}
+        with self._container(
+            client, digest, words, limit_s=suite.time_limit_s, variables=variables, mounts=mounts
+        ) as container:
+            status = self._watch(container, suite.time_limit_s)
+            killed = "" if status is None else why_killed(container)
+            log.write_bytes(container.logs())
+        return status, killed
+
+    def _run_asv(
+        self,
+        client: docker.DockerClient,
+        digest: str,
+        opened: Opened,
+        process: Process,
+        scratch: Path,
+        log: Path,
+    ) -> tuple[int | None, str]:
+        """The same of a suite of asv's: asv runs here, its benchmarks in a container that lasts as long."""
+        suite = process.suite
+        lent = [Path(suite.folder), *container_python.lent()]
+        with tempfile.TemporaryDirectory() as temporary:
+            mounts = [
+                *(Mount(str(each), str(each), type="bind", read_only=True) for each in lent),
+                Mount(temporary, temporary, type="bind"),
+                *self._frozen(),
+            ]
+            words = ["sleep", f"{suite.time_limit_s + GRACE_S:g}"]
+            variables = {**self._variables(opened), "PYTHONDONTWRITEBYTECODE": "1"}
+            with self._container(
+                client, digest, words, limit_s=suite.time_limit_s, variables=variables, mounts=mounts
+            ) as container:
+                python = Path(temporary, "python")
+                container_python.write_interpreter(
+                    python, engine=self.engine or "", container=str(container.id), python=opened.python
+                )
+                around = {"STEPWATCH_OUT": str(scratch), "TMPDIR": temporary, "PYTHONPATH": processes.CLONE}
+                with log.open("w", encoding="utf-8") as output:
+                    self._around = running = subprocess.Popen(
+                        processes.words(python, process),
+                        cwd=suite.folder,
+                        env={**os.environ, **variables, **around},
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                        text=True,
+                        start_new_session=True,
+                    )
+                try:
+                    return running.wait(timeout=suite.time_limit_s), ""
+                except subprocess.TimeoutExpired:
+                    return None, ""
+                finally:
+                    sessions.end(running)
+                    self._around = None
+
+    def _variables(self, opened: Opened) -> dict[str, str]:
+        """What every benchmark is given."""
+        return {**processes.THREADS, **opened.environment.flags, "PYTHONDONTWRITEBYTECODE": ""}
 
     @contextlib.contextmanager
     def _container(
@@ -306,7 +351,7 @@ class DockerRunner:
             yield container
         finally:
             self._running = None
-            _remove(container)
+            remove(container)
 
     def _watch(self, container: Container, limit_s: float) -> int | None:
         """The exit status of a container; None where it had to be ended."""
@@ -333,63 +378,3 @@ class DockerRunner:
         """Where the answers of an image are kept."""
         self.folder.mkdir(parents=True, exist_ok=True)
         return self.folder / f"{image.digest.removeprefix('sha256:')}.json"
-
-    @contextlib.contextmanager
-    def _client(self) -> Iterator[docker.DockerClient]:
-        """The engine, for the time of one task; what it refuses is a service that can't be reached."""
-        where = self.engine or os.environ.get("DOCKER_HOST") or "the usual socket"
-        try:
-            with contextlib.closing(
-                docker.DockerClient(base_url=self.engine, timeout=60) if self.engine else docker.from_env()
-            ) as client:
-                client.ping()
-                yield client
-        except (docker.errors.DockerException, requests.RequestException) as error:
-            if self._cancelled:
-                raise UnreachableError("cancelled") from None
-            raise UnreachableError(f"the Docker engine at {where} does not do it: {_words(error)}") from None
-
-
-def local_name(digest: str) -> str:
-    """Our own name of an image; one without a name is what is pruned first."""
-    return f"{NAME}:{digest.removeprefix('sha256:')[:32]}"
-
-
-def owner() -> str:
-    """This process, as a label: host, number, and when it was started."""
-    return f"{socket.gethostname()} {os.getpid()} {_started(os.getpid())}"
-
-
-def is_left(labels: Mapping[str, str], now: float) -> bool:
-    """Whether nobody waits for a container any more: its time is over, or its owner on this host has ended."""
-    host, pid, started = (labels.get(OWNER, "") + "  ").split(" ")[:3]
-    if now > float(labels.get(DEADLINE, "0")):
-        return True
-    return host == socket.gethostname() and pid.isdigit() and _started(int(pid)) != started
-
-
-def _started(pid: int) -> str:
-    """When a process was started, in ticks since the machine's own start; nothing where it is gone."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return "" if Path("/proc/self").exists() else "unknown"
-    return text.rsplit(")", 1)[1].split()[19]
-
-
-def _killed(container: Container) -> str:
-    """Why the engine says that a container was killed; nothing where it was not."""
-    container.reload()
-    state = container.attrs["State"]
-    return "killed: it wanted more memory than its limit" if state.get("OOMKilled") else ""
-
-
-def _remove(container: Container) -> None:
-    # it may be gone, or going, already
-    with contextlib.suppress(docker.errors.APIError):
-        container.remove(force=True, v=True)
-
-
-def _words(error: Exception) -> str:
-    explained = getattr(error, "explanation", None) or str(error)
-    return " ".join(str(explained).split())[:500]

@@ -13,6 +13,7 @@ import importlib.util
 import json
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import zlib
@@ -39,7 +40,8 @@ def main() -> None:
         "repositories": repositories,
         "manifests": {each: read(OPT / "manifest.d" / each) for each in MANIFESTS},
         "pin": next(filter(None, pins), None),
-        "wheels": {"jax": wheel("jax"), "xla": wheel("jaxlib")},
+        # jaxlib's is a commit of JAX too: that of XLA is in no package
+        "wheel": wheel("jax") or wheel("jaxlib"),
         "freeze": freeze(),
     }
     sys.stdout.write(json.dumps(found) + "\n")
@@ -53,7 +55,8 @@ def repository(name: str) -> dict[str, Any]:
             continue
         head, at = (git(folder, "log", "-1", "--format=%H %ct") or " ").split(" ")
         if not head:
-            return {"folder": str(folder), **from_files(folder / ".git")}
+            how = "files, for git fails" if shutil.which("git") else "files"
+            return {"folder": str(folder), **from_files(folder / ".git"), "how": how}
         changed = git(folder, "status", "--porcelain", "--untracked-files=no")
         return {
             "folder": str(folder),
@@ -90,7 +93,6 @@ def from_files(folder: Path) -> dict[str, Any]:
         "at": committed(folder, head) if known else None,
         "branch": branch and branch.split("/", 2)[-1],
         "changed": None,
-        "how": "files",
     }
 
 

@@ -25,6 +25,7 @@ from stepwatch.core.requirements import Earlier, requirements_of
 from stepwatch.runners import fingerprint, sessions
 from stepwatch.runners.processes import (
     ASV,
+    CLONE,
     THREADS,
     accept,
     explain,
@@ -42,7 +43,6 @@ _UNREACHABLE = re.compile(
 )
 # what a benchmark neither needs nor may see; PYTHONDONTWRITEBYTECODE would make each import compile all it loads
 _PRIVATE = re.compile(r"_?AIRFLOW|STEPWATCH_(?!STACK$)|PYTHON(DONTWRITEBYTECODE|PATH|HOME)$|VIRTUAL_ENV$")
-_CLONE = str(Path(__file__).parents[2])
 
 
 @dataclass(kw_only=True)
@@ -143,7 +143,7 @@ class LocalRunner:
                 **{name: value for name, value in os.environ.items() if not _PRIVATE.match(name)},
                 **THREADS,
                 **opened.environment.flags,
-                "PYTHONPATH": _CLONE if suite.kind == ASV else suite.folder,
+                "PYTHONPATH": CLONE if suite.kind == ASV else suite.folder,
                 "STEPWATCH_OUT": str(scratch),
                 "TMPDIR": temporary,  # what is ended can't clean up after itself
             }

@@ -18,6 +18,7 @@ from stepwatch.runners import fingerprint
 from stepwatch.runners.protocol import Failure, Process
 
 ASV = "asv"  # the kind of a suite that needs asv to run it
+CLONE = str(Path(__file__).parents[2])
 THREADS = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")}
 
 

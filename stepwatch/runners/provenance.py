@@ -1,7 +1,7 @@
 """From which pair was an image built, and what of that is to be doubted?
 
 Truth in this order: HEAD of the sources in the image, what was really cloned (`git-clone.yaml`), what was meant to be
-(`manifest.yaml`), what the wheels say they were built from, and for XLA the commit that JAX's own sources pin. What is not
+(`manifest.yaml`), and then for JAX what its packages say they were built from, for XLA the commit that JAX's sources pin. What is not
 the first of these, or whose tree was changed, is said: a reader should know.
 """
 
@@ -61,8 +61,9 @@ def _head(answers: Answers, repository: str) -> str | None:
 def _others(answers: Answers, repository: str) -> Iterator[tuple[str, str | None]]:
     for path, text in answers["manifests"].items():
         yield path, _of_manifest(text, repository)
-    yield "its packages", _known(answers["wheels"].get(repository))
-    if repository != JAX:
+    if repository == JAX:
+        yield "its packages", _known(answers["wheel"])
+    else:
         yield "the pin in JAX's sources", _known(answers["pin"])
 
 

@@ -27,7 +27,7 @@ class Pull:
     say: Callable[[str], None]
     failure: Failure | None = None
     _layers: dict[str, tuple[int, int]] = field(default_factory=dict)
-    _said: float = field(default_factory=time.monotonic)
+    _said: float = field(default_factory=lambda: time.monotonic())
 
     def read(self, line: Mapping[str, Any]) -> None:
         """Take in a line.
@@ -40,7 +40,7 @@ class Pull:
             return
         detail = line.get("progressDetail") or {}
         if line.get("status") == "Downloading" and detail.get("total"):
-            self._layers[str(line["id"])] = (int(detail["current"]), int(detail["total"]))
+            self._layers[str(line["id"])] = (int(detail.get("current", 0)), int(detail["total"]))
             if time.monotonic() - self._said >= SAID_EVERY_S:
                 self._said = time.monotonic()
                 here, total = (sum(each) for each in zip(*self._layers.values(), strict=True))

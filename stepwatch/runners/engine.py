@@ -1,0 +1,120 @@
+"""What do we ask of a Docker engine, how are what we made there and whose it is told apart, and what is left behind?"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import docker
+import requests
+from docker.models.containers import Container
+
+from stepwatch.runners.protocol import UnreachableError
+
+LABEL = "stepwatch"
+MACHINE, OWNER, DEADLINE = f"{LABEL}.machine", f"{LABEL}.owner", f"{LABEL}.deadline"
+NAME = "stepwatch.local/night"  # of the images that we keep
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """A Docker engine: its version, the folder of its images, and whether it can give GPUs to containers."""
+
+    version: str
+    folder: Path
+    gpus: bool
+
+
+@contextlib.contextmanager
+def connect(engine: str | None) -> Iterator[docker.DockerClient]:
+    """The engine at an address (None: as the docker program finds it), for the time of one task.
+
+    Raises:
+        UnreachableError: it does not answer, or refuses.
+    """
+    where = engine or os.environ.get("DOCKER_HOST") or "the usual socket"
+    try:
+        with contextlib.closing(
+            docker.DockerClient(base_url=engine, timeout=60) if engine else docker.from_env()
+        ) as client:
+            client.ping()
+            yield client
+    except (docker.errors.DockerException, requests.RequestException) as error:
+        raise UnreachableError(f"the Docker engine at {where} does not do it: {_words(error)}") from None
+
+
+def read_engine(client: docker.DockerClient) -> Engine:
+    """What an engine says of itself."""
+    said = client.info()
+    return Engine(
+        version=str(said["ServerVersion"]),
+        folder=Path(said["DockerRootDir"]),
+        gpus="nvidia" in said.get("Runtimes", {}) or bool(said.get("DiscoveredDevices")),
+    )
+
+
+def tidy(client: docker.DockerClient, machine: str, needed: Sequence[str]) -> list[str]:
+    """Remove a machine's containers that nobody waits for, and images of nights but for the `needed` digests; their names."""
+    found = client.containers.list(all=True, filters={"label": f"{MACHINE}={machine}"})
+    left = [each for each in found if is_left(each.labels, time.time())]
+    for each in left:
+        remove(each)
+    removed = [str(each.name) for each in left]
+    here = {tag for each in client.images.list(name=NAME) for tag in each.tags}
+    for name in sorted(here - {local_name(digest) for digest in needed}):
+        with contextlib.suppress(docker.errors.APIError):  # a container uses it
+            client.images.remove(name)
+            removed.append(name)
+    return removed
+
+
+def local_name(digest: str) -> str:
+    """Our own name of an image; one without a name is what is pruned first."""
+    return f"{NAME}:{digest.removeprefix('sha256:')[:32]}"
+
+
+def owner() -> str:
+    """This process, as a label: host, number, and when it was started."""
+    return f"{socket.gethostname()} {os.getpid()} {_started(os.getpid())}"
+
+
+def is_left(labels: Mapping[str, str], now: float) -> bool:
+    """Whether nobody waits for a container any more: its time is over, or its owner on this host has ended."""
+    host, pid, started = (labels.get(OWNER, "") + "  ").split(" ")[:3]
+    deadline = labels.get(DEADLINE, "")
+    if not deadline.isdigit() or now > int(deadline):
+        return True
+    return host == socket.gethostname() and pid.isdigit() and _started(int(pid)) != started
+
+
+def _started(pid: int) -> str:
+    """When a process was started, in ticks since the machine's own start; nothing where it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "" if Path("/proc/self").exists() else "unknown"
+    return text.rsplit(")", 1)[1].split()[19]
+
+
+def why_killed(container: Container) -> str:
+    """Why the engine says that a container was killed; nothing where it was not."""
+    container.reload()
+    state = container.attrs["State"]
+    return "killed: it wanted more memory than its limit" if state.get("OOMKilled") else ""
+
+
+def remove(container: Container) -> None:
+    """End and remove a container."""
+    # it may be gone, or going, already
+    with contextlib.suppress(docker.errors.APIError):
+        container.remove(force=True, v=True)
+
+
+def _words(error: Exception) -> str:
+    explained = getattr(error, "explanation", None) or str(error)
+    return " ".join(str(explained).split())[:500]
