@@ -19,6 +19,10 @@ _GONE = re.compile(r"manifest unknown|manifest for .* not found|not found: manif
 _FULL = re.compile(r"no space left on device", re.IGNORECASE)
 
 
+def _now() -> float:
+    return time.monotonic()
+
+
 @dataclass(kw_only=True)
 class Pull:
     """One pull: `say` hears of it every few seconds; `failure` is why there is no such image."""
@@ -27,7 +31,7 @@ class Pull:
     say: Callable[[str], None]
     failure: Failure | None = None
     _layers: dict[str, tuple[int, int]] = field(default_factory=dict)
-    _said: float = field(default_factory=lambda: time.monotonic())
+    _said: float = field(default_factory=_now)
 
     def read(self, line: Mapping[str, Any]) -> None:
         """Take in a line.
@@ -41,8 +45,8 @@ class Pull:
         detail = line.get("progressDetail") or {}
         if line.get("status") == "Downloading" and detail.get("total"):
             self._layers[str(line["id"])] = (int(detail.get("current", 0)), int(detail["total"]))
-            if time.monotonic() - self._said >= SAID_EVERY_S:
-                self._said = time.monotonic()
+            if _now() - self._said >= SAID_EVERY_S:
+                self._said = _now()
                 here, total = (sum(each) for each in zip(*self._layers.values(), strict=True))
                 self.say(f"{self.reference}: {here / 2**20:,.0f} of {total / 2**20:,.0f} MiB pulled")
 
