@@ -163,6 +163,29 @@ def test_a_step_that_the_control_makes_too_ends_as_environment(database: Databas
     assert not [title for title in recorder(place).titles if title.startswith("regression: ")]
 
 
+@pytest.mark.parametrize(("moved", "state"), [(4, "environment"), (3, "confirmed")])
+def test_where_half_of_the_series_move_with_their_surroundings_nobody_can_tell_which_did_it(
+    database: Database, tmp_path: Path, moved: int, state: str
+) -> None:
+    """The re-measurement sees it too: the old image brings the old surroundings along."""
+    nights = WEEKS[:10]
+    series = {
+        f"linear_algebra.B{i}.track_time": levels({5: 1.3} if i < moved else {}, nights) for i in range(6)
+    }
+    place = world(database, tmp_path, series, nights)
+    play_ladder(place, nights[:5])
+    runner(place).base = "cpython 3.11, cuda 13"
+    play_ladder(place, nights[5:])
+    assert ask(database, "select distinct state from reporting.regressions") == [(state,)]
+    lines = [line for _, message in recorder(place).said for line in message["lines"]]
+    differs = "interpreter: cpython 3.11 -> cpython 3.11, cuda 13"
+    if state == "environment":
+        assert recorder(place).titles == ["environment: 4 of 6 series moved on local, not by the program"]
+        assert f"what differs: {differs}" in lines
+    else:
+        assert f"what differs beside JAX and XLA: {differs}" in lines
+
+
 class TestVersions:
     NIGHTS = WEEKS[:14]
 

@@ -130,6 +130,7 @@ class ScriptedRunner:
     refused: tuple[tuple[str, str], ...] = ()
     dies_after: int | None = None
     version: str = "1"
+    base: str = "cpython 3.11"
 
     def beside(self, pair: m.CommitPair) -> tuple[str, ...]:
         return ("numpy==1",) if pair.jax.ref in self.old_numpy else ("numpy==2",)
@@ -143,7 +144,7 @@ class ScriptedRunner:
         if (pair.jax.ref, pair.xla.ref) not in self.table:
             reason = f"jax=={pair.jax.ref} depends on jaxlib=={pair.jax.ref}"
             return Failure(outcome=m.Outcome.BUILD_FAILED, reason=reason, log=f"Because {reason}")
-        environment = m.Environment(pair=pair, base="cpython 3.11", freeze=beside)
+        environment = m.Environment(pair=pair, base=self.base, freeze=beside)
         return Opened(python=Path(sys.executable), folder=Path("env"), environment=environment)
 
     def open_night(self, night: m.Night) -> Opened | Failure:
