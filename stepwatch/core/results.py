@@ -17,7 +17,7 @@ class Results:
     values: tuple[float, ...]
     spreads: tuple[float, ...]  # what the processes of each result disagreed by; 0 where that is not known
     places: dict[str, int]  # of every night: how many results are before it
-    tonight: str
+    tonight: str  # the last one with a result
 
     def bracket(self, detection: Detection, step: Step) -> SuspectRange:
         """(last night on the old level, first on the new]; odd nights between are in neither level's name."""
@@ -43,5 +43,5 @@ def collect_results(points: Sequence[Point]) -> Results:
         values=tuple(value for _, value, _ in results),
         spreads=tuple(spread for _, _, spread in results),
         places=places,
-        tonight=points[-1].label if points else "",
+        tonight=results[-1][0] if results else "",
     )

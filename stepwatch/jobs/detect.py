@@ -105,7 +105,7 @@ def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebo
             _keep(connection, series_id, points, ids, counted)
         suspects += ask_overlaps(connection, ids, machine=machine, source=source)
         if nights:
-            tell(connection, told, ids, tonight=nights[-1].label, rules=rules)
+            tell(connection, told, ids, tonight=_newest(seen, nights), rules=rules)
             tell_surroundings(connection, moved, ids, machine=machine, source=source, series=timed)
             changed = follow_failures(
                 connection,
@@ -118,6 +118,12 @@ def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebo
         else:
             changed = 0
     return Detected(told=len(told) + changed, suspects=suspects, left_out=tuple(left_out))
+
+
+def _newest(seen: Sequence[_Seen], nights: Sequence[steps.NightRef]) -> str:
+    """The last night with a result, else the last one."""
+    measured = {point.label for each in seen for point in each.points if point.value is not None}
+    return next((night.label for night in reversed(nights) if night.label in measured), nights[-1].label)
 
 
 @dataclass(kw_only=True)
