@@ -11,7 +11,7 @@ from storage.rows import Connection
 def needed_digests(
     connection: Connection, *, machine: str, source: model.Source, control: str | None, newest: int
 ) -> list[str]:
-    """The digests of the nights at the ends of open incidents and re-measurements, of the control, and of the `newest` nights.
+    """The digests of nights that are being measured, of the ends of open incidents and re-measurements, of the control, and of the `newest` ones.
 
     `control` is the label of the pinned night; None: the first that was measured on the machine.
     """
@@ -25,6 +25,8 @@ def needed_digests(
             union all
             select recheck.after_night_id, recheck.through_night_id from recheck
             join evidence on evidence.recheck_id = recheck.id where evidence.verdict is null
+            union all
+            select run.night_id, run.night_id from run where run.outcome is null and run.night_id is not null
         ), measured as (
             select nights.id from nights
             join run on run.night_id = nights.id and run.outcome = 'ok'

@@ -18,7 +18,7 @@ from bed_nights import git
 
 from stepwatch.core.model import CommitPair, Image, Night, Outcome, Source, SourceKind
 from stepwatch.core.nights import seen_again
-from stepwatch.runners import containers, image_question, pulls
+from stepwatch.runners import engine, image_question
 from stepwatch.runners.protocol import UnreachableError
 from stepwatch.runners.provenance import pair_of
 from stepwatch.runners.pulls import Pull
@@ -54,7 +54,7 @@ def answers(jax: dict[str, Any] = ABSENT, xla: dict[str, Any] = ABSENT, **more: 
         "repositories": {"jax": jax, "xla": xla},
         "manifests": {"git-clone.yaml": "", "manifest.yaml": ""},
         "pin": None,
-        "wheels": {"jax": None, "xla": None},
+        "wheel": None,
     }
     return found | more
 
@@ -89,7 +89,7 @@ class TestPair:
             cloned("jax", JAX),
             cloned("xla", XLA),
             manifests=written,
-            wheels={"jax": OTHER, "xla": OTHER},
+            wheel=OTHER,
             pin=OTHER,
         )
         assert refs(said) == (JAX, XLA)
@@ -137,7 +137,7 @@ class TestPair:
         assert refs(answers(manifests=written)) == (JAX, XLA)
 
     def test_packages_and_the_pin_in_jaxs_sources_are_the_last(self) -> None:
-        pair, notes = told(answers(wheels={"jax": JAX, "xla": None}, pin=XLA))
+        pair, notes = told(answers(wheel=JAX, pin=XLA))
         assert (pair.jax.ref, pair.xla.ref) == (JAX, XLA)
         assert [note for note in notes if "taken from" in note] == [
             "the commit of jax is taken from its packages: no .git in the image",
@@ -309,7 +309,7 @@ class TestQuestion:
         found = json.loads(done.stdout)
         assert found["executable"] == sys.executable
         assert found["python"] == f"cpython {'.'.join(map(str, sys.version_info[:3]))}"
-        assert {"repositories", "manifests", "pin", "wheels", "freeze", "system"} <= set(found)
+        assert {"repositories", "manifests", "pin", "wheel", "freeze", "system"} <= set(found)
         assert f"pytest=={pytest.__version__}" in found["freeze"]
 
     def test_the_commit_of_jaxlib_is_one_of_jax_and_never_that_of_xla(
@@ -429,7 +429,7 @@ class TestPull:
 
     def test_what_is_pulled_is_said_every_few_seconds(self, monkeypatch: pytest.MonkeyPatch) -> None:
         clock = [100.0]
-        monkeypatch.setattr(pulls.time, "monotonic", lambda: clock[0])
+        monkeypatch.setattr("time.monotonic", lambda: clock[0])
         said: list[str] = []
         one = pull(said)
         one.read({"status": "Pulling from nvidia/jax", "id": "sha256:…"})
@@ -455,9 +455,9 @@ NOW = 1_700_000_000.0
 
 def labels(owner: str | None = None, deadline: str = f"{NOW + 60:.0f}") -> dict[str, str]:
     return {
-        containers.LABEL: "run",
-        containers.OWNER: containers.owner() if owner is None else owner,
-        containers.DEADLINE: deadline,
+        engine.LABEL: "run",
+        engine.OWNER: engine.owner() if owner is None else owner,
+        engine.DEADLINE: deadline,
     }
 
 
@@ -467,45 +467,45 @@ def ended() -> str:
     started = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     stat = Path(f"/proc/{started.pid}/stat").read_text(encoding="utf-8")
     label = f"{socket.gethostname()} {started.pid} {stat.rsplit(')', 1)[1].split()[19]}"
-    assert not containers.is_left(labels(label), NOW)
+    assert not engine.is_left(labels(label), NOW)
     started.communicate()
     return label
 
 
 class TestLeft:
     def test_that_of_a_living_owner_is_not(self) -> None:
-        assert not containers.is_left(labels(), NOW)
+        assert not engine.is_left(labels(), NOW)
 
     def test_when_its_time_is_over_it_is_whoever_owns_it(self) -> None:
         for owner in (None, "elsewhere 1 1"):
-            assert containers.is_left(labels(owner), NOW + 61)
+            assert engine.is_left(labels(owner), NOW + 61)
 
     def test_when_its_owner_has_ended_it_is(self, ended: str) -> None:
-        assert containers.is_left(labels(ended), NOW)
+        assert engine.is_left(labels(ended), NOW)
 
     def test_when_its_owners_number_is_another_process_by_now_it_is(self) -> None:
-        host, number, _ = containers.owner().split(" ")
-        assert containers.is_left(labels(f"{host} {number} 1"), NOW)
+        host, number, _ = engine.owner().split(" ")
+        assert engine.is_left(labels(f"{host} {number} 1"), NOW)
 
     def test_an_owner_on_another_host_is_not_known_to_have_ended(self) -> None:
-        assert not containers.is_left(labels("elsewhere 4194305 1"), NOW)
+        assert not engine.is_left(labels("elsewhere 4194305 1"), NOW)
 
     def test_one_that_says_no_time_is(self) -> None:
         said = labels()
-        del said[containers.DEADLINE]
-        assert containers.is_left(said, time.time())
+        del said[engine.DEADLINE]
+        assert engine.is_left(said, time.time())
 
     @pytest.mark.parametrize("owner", ["", "nonsense", f"{socket.gethostname()} many 1"])
     def test_an_owner_that_can_not_be_read_lives_until_the_time_is_over(self, owner: str) -> None:
-        assert not containers.is_left(labels(owner), NOW)
-        assert containers.is_left(labels(owner), NOW + 61)
+        assert not engine.is_left(labels(owner), NOW)
+        assert engine.is_left(labels(owner), NOW + 61)
 
     @pytest.mark.parametrize("deadline", ["", "soon", "nan"])
     def test_a_time_that_can_not_be_read_is_over(self, deadline: str) -> None:
-        assert containers.is_left(labels("elsewhere 1 1", deadline), NOW)
+        assert engine.is_left(labels("elsewhere 1 1", deadline), NOW)
 
 
 def test_our_own_name_of_an_image_is_its_digest() -> None:
-    assert containers.local_name(f"sha256:{'0123456789abcdef' * 4}") == (
+    assert engine.local_name(f"sha256:{'0123456789abcdef' * 4}") == (
         "stepwatch.local/night:0123456789abcdef0123456789abcdef"
     )

@@ -9,6 +9,7 @@ this process is killed, its labels tell the janitor who owned it and until when 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import secrets
@@ -57,7 +58,8 @@ class DockerRunner:
     """Nightly images on the Docker engine at `engine` (None: as the docker program finds it).
 
     `lock` lets one process at a time measure on this machine; `folder` keeps what each image has said of itself. `devices`
-    are the ids of the GPUs that a container gets, `memory` its limit (`8g`). Credentials are for the images' own registry.
+    are the ids of the GPUs that a container gets, `memory` its limit (`8g`). Credentials go to `registry` alone (None: to
+    each that an image is pulled from).
     """
 
     machine: str
@@ -71,6 +73,7 @@ class DockerRunner:
     autotuning: Path | None = None
     username: str | None = None
     password: str | None = field(default=None, repr=False)
+    registry: str | None = None
     say: Callable[[str], None] = lambda _: None
     _running: Container | None = field(default=None, init=False)
     _around: subprocess.Popen[str] | None = field(default=None, init=False)
@@ -101,7 +104,7 @@ class DockerRunner:
             failure = self._fetch(client, image)
             if failure is not None:
                 return failure
-            answers = self._ask(client, image)
+            answers = self._unless_cancelled(self._ask, client, image)
         if isinstance(answers, Failure):
             return answers
         found = pair_of(answers, image, night.at)
@@ -124,12 +127,9 @@ class DockerRunner:
     def bench(self, opened: Opened, process: Process) -> Mapping[str, Any] | Failure:
         """Run one process of a suite in a container of the image; what it prints is kept beside its document."""
         with processes.locked(self.lock):  # two at once would measure each other
-            try:
-                failure = None if process.out.is_file() else self._run_worker(opened, process)
-            except UnreachableError:
-                if not self._cancelled:  # what is gone can't be asked for its output
-                    raise
-                failure = Failure(outcome=Outcome.CANCELLED, reason="cancelled while it ran")
+            failure = (
+                None if process.out.is_file() else self._unless_cancelled(self._run_worker, opened, process)
+            )
         return failure if failure is not None else processes.read(process)
 
     def cancel(self) -> None:
@@ -149,6 +149,15 @@ class DockerRunner:
         with connect(self.engine) as client:
             return read_engine(client)
 
+    def _unless_cancelled(self, run: Callable[..., Any], *arguments: Any) -> Any:
+        """What `run` returns; a container that was taken away under it can't be asked for its output."""
+        try:
+            return run(*arguments)
+        except (UnreachableError, docker.errors.DockerException):
+            if not self._cancelled:
+                raise
+            return Failure(outcome=Outcome.CANCELLED, reason="cancelled while it ran")
+
     def tidy(self, needed: Sequence[str]) -> list[str]:
         """Remove the containers of this machine that nobody waits for, and the images of nights that are not `needed`.
 
@@ -165,7 +174,8 @@ class DockerRunner:
             client.images.get(name)
             return None
         where = repository_of(image.reference)
-        account = {"username": self.username, "password": self.password} if self.username else None
+        mine = self.registry is None or where.partition("/")[0] == self.registry
+        account = {"username": self.username, "password": self.password} if self.username and mine else None
         pull = Pull(reference=image.reference, say=self.say)
         try:
             for line in client.api.pull(
@@ -223,7 +233,7 @@ class DockerRunner:
             status, killed = run(client, digest, opened, process, scratch, log)
         if self._cancelled:
             return Failure(outcome=Outcome.CANCELLED, reason="cancelled while it ran")
-        processes.accept(process, scratch, status, before)
+        processes.accept(process, scratch, status, before, [killed] if killed else [])
         failure = processes.explain(process, log, status)
         if failure is not None and killed:
             return Failure(outcome=failure.outcome, reason=killed, log=failure.log)
@@ -375,6 +385,7 @@ class DockerRunner:
         return [Mount(str(self.autotuning), str(self.autotuning), type="bind", read_only=True)]
 
     def _file(self, image: Image) -> Path:
-        """Where the answers of an image are kept."""
+        """Where the answers of an image to this question are kept."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        return self.folder / f"{image.digest.removeprefix('sha256:')}.json"
+        asked = hashlib.sha256(Path(image_question.__file__).read_bytes()).hexdigest()[:8]
+        return self.folder / f"{image.digest.removeprefix('sha256:')}-{asked}.json"

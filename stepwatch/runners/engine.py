@@ -65,11 +65,15 @@ def tidy(client: docker.DockerClient, machine: str, needed: Sequence[str]) -> li
     for each in left:
         remove(each)
     removed = [str(each.name) for each in left]
-    here = {tag for each in client.images.list(name=NAME) for tag in each.tags}
-    for name in sorted(here - {local_name(digest) for digest in needed}):
-        with contextlib.suppress(docker.errors.APIError):  # a container uses it
-            client.images.remove(name)
-            removed.append(name)
+    kept = {local_name(digest) for digest in needed}
+    for image in client.images.list(name=NAME):
+        ours = [tag for tag in image.tags if tag.startswith(f"{NAME}:")]
+        for name in sorted(set(ours) - kept):
+            with contextlib.suppress(docker.errors.APIError):  # a container uses it
+                client.images.remove(name)
+                removed.append(name)
+                if len(image.tags) == 1:  # it has the digest that it was pulled by for a name still
+                    client.images.remove(str(image.id))
     return removed
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,8 +45,17 @@ def words(python: Path, process: Process) -> list[str]:
     return [*command, "--only", only] if only else command
 
 
-def accept(process: Process, scratch: Path, status: int | None, before: fingerprint.State) -> None:
-    """Give the document its name; what a process that crashed or hung had measured before counts, half a one not."""
+def accept(
+    process: Process,
+    scratch: Path,
+    status: int | None,
+    before: fingerprint.State,
+    doubts: Sequence[str] = (),
+) -> None:
+    """Give the document its name; what a process that crashed or hung had measured before counts, half a one not.
+
+    `doubts` are what else a reader should know of it.
+    """
     try:
         document = json.loads(scratch.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -56,8 +65,12 @@ def accept(process: Process, scratch: Path, status: int | None, before: fingerpr
         document = documents.timed_out(document, process.suite.time_limit_s)
     nvml = fingerprint.load_nvml()
     machine, after = fingerprint.read_machine(nvml), fingerprint.read_conditions(nvml)
-    scratch.write_text(json.dumps(fingerprint.witnessed(document, machine, before, after)), encoding="utf-8")
-    scratch.replace(process.out)
+    # not into the same file, which may be another user's: that of a container
+    beside = process.out.with_suffix(".whole")
+    whole = fingerprint.witnessed(document, machine, before, after)
+    beside.write_text(json.dumps({**whole, "warnings": [*whole["warnings"], *doubts]}), encoding="utf-8")
+    beside.replace(process.out)
+    scratch.unlink()
 
 
 def explain(process: Process, log: Path, status: int | None) -> Failure | None:

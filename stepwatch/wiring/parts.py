@@ -69,6 +69,7 @@ def containers(settings: Settings, machine: str, nights: RegistrySettings, *, sa
         autotuning=own.autotuning,
         username=nights.username or None,
         password=nights.password or None,
+        registry=nights.image.partition("/")[0],
         say=say,
     )
 
