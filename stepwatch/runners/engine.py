@@ -15,6 +15,7 @@ import requests
 from docker.models.containers import Container
 
 from stepwatch.runners.protocol import UnreachableError
+from stepwatch.runners.web import innermost
 
 LABEL = "stepwatch"
 MACHINE, OWNER, DEADLINE = f"{LABEL}.machine", f"{LABEL}.owner", f"{LABEL}.deadline"
@@ -37,15 +38,17 @@ def connect(engine: str | None) -> Iterator[docker.DockerClient]:
     Raises:
         UnreachableError: it does not answer, or refuses.
     """
-    where = engine or os.environ.get("DOCKER_HOST") or "the usual socket"
+    where = f"the Docker engine at {engine or os.environ.get('DOCKER_HOST') or 'the usual socket'}"
     try:
-        with contextlib.closing(
-            docker.DockerClient(base_url=engine, timeout=60) if engine else docker.from_env()
-        ) as client:
-            client.ping()
-            yield client
+        client = docker.DockerClient(base_url=engine, timeout=60) if engine else docker.from_env()
+        client.ping()
     except (docker.errors.DockerException, requests.RequestException) as error:
-        raise UnreachableError(f"the Docker engine at {where} does not do it: {_words(error)}") from None
+        raise UnreachableError(f"{where} does not answer: {_words(error)}") from None
+    with contextlib.closing(client):
+        try:
+            yield client
+        except (docker.errors.DockerException, requests.RequestException) as error:
+            raise UnreachableError(f"{where} refuses: {_words(error)}") from None
 
 
 def read_engine(client: docker.DockerClient) -> Engine:
@@ -120,5 +123,8 @@ def remove(container: Container) -> None:
 
 
 def _words(error: Exception) -> str:
-    explained = getattr(error, "explanation", None) or str(error)
-    return " ".join(str(explained).split())[:500]
+    """What an engine says, else the innermost reason why it says nothing."""
+    below = error if isinstance(error, requests.RequestException) else error.__cause__ or error.__context__
+    if isinstance(below, requests.RequestException) and not isinstance(error, docker.errors.APIError):
+        return innermost(below)
+    return " ".join(str(getattr(error, "explanation", None) or error).split())[:500]

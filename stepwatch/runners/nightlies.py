@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stepwatch.core.model import CommitPair, Night, Revision, Source, SourceKind
-from stepwatch.runners.images import IMAGE, PLATFORM, Absent, repository_of
+from stepwatch.runners.images import (
+    EARLIER_IMAGE,
+    EARLIER_THROUGH,
+    IMAGE,
+    PLATFORM,
+    Absent,
+    repository_of,
+)
 from stepwatch.runners.registry import Registry
 
 
@@ -30,7 +37,7 @@ class RegistryNights:
     name: str
     registry: Registry
     image: str = IMAGE
-    earlier_images: Sequence[EarlierImage] = ()
+    earlier_images: Sequence[EarlierImage] = (EarlierImage(through=EARLIER_THROUGH, image=EARLIER_IMAGE),)
     container: str = "jax"
     flavor: str = "jax"
     platform: str = PLATFORM
