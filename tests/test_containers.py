@@ -561,6 +561,8 @@ class TestContainer:
 
     def test_a_user_who_is_not_root_can_measure(self, scene: Scene) -> None:
         """The engine is root, so what a container writes is root's."""
+        if not all(each.stat().st_mode & 0o001 for each in (CLONE, *CLONE.parents)):
+            pytest.skip("this clone lies where other users can't read it")
         scene.publish(night_of(day(16)))
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)

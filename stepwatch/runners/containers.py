@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import docker
-import requests
 from docker.models.containers import Container
 from docker.types import DeviceRequest, Mount
 
@@ -40,6 +39,7 @@ from stepwatch.runners.engine import (
     read_engine,
     remove,
     tidy,
+    watch,
     why_killed,
 )
 from stepwatch.runners.images import repository_of
@@ -194,11 +194,12 @@ class DockerRunner:
         file = self._file(image)
         with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
             known: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            return known
+            if known.keys() >= image_question.KEYS:
+                return known
         question = Path(image_question.__file__).read_text(encoding="utf-8")
         words = ["sh", "-c", 'exec "$(command -v python3 || command -v python)" -c "$0"', question]
         with self._container(client, image.digest, words, limit_s=ASK_LIMIT_S) as container:
-            status = self._watch(container, ASK_LIMIT_S)
+            status = watch(container, ASK_LIMIT_S)
             said = container.logs(stdout=True, stderr=False).decode("utf-8", "replace")
             log = container.logs(stdout=False, stderr=True).decode("utf-8", "replace")
         if self._cancelled:
@@ -261,7 +262,7 @@ class DockerRunner:
         with self._container(
             client, digest, words, limit_s=suite.time_limit_s, variables=variables, mounts=mounts
         ) as container:
-            status = self._watch(container, suite.time_limit_s)
+            status = watch(container, suite.time_limit_s)
             killed = "" if status is None else why_killed(container)
             log.write_bytes(container.logs())
         return status, killed
@@ -362,21 +363,6 @@ class DockerRunner:
         finally:
             self._running = None
             remove(container)
-
-    def _watch(self, container: Container, limit_s: float) -> int | None:
-        """The exit status of a container; None where it had to be ended."""
-        try:
-            status = int(container.wait(timeout=limit_s)["StatusCode"])
-        except requests.ReadTimeout:
-            return None
-        except requests.ConnectionError as error:
-            if "timed out" in str(error).lower():
-                return None
-            raise
-        except docker.errors.NotFound:  # somebody has removed it: `cancel`, or a person
-            self._cancelled = True
-            return None
-        return status if status <= 128 else 128 - status  # as of a process: 137 is signal 9
 
     def _frozen(self) -> list[Mount]:
         """The file of autotuning results, at the path at which the flags name it."""

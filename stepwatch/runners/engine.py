@@ -108,6 +108,19 @@ def _started(pid: int) -> str:
     return text.rsplit(")", 1)[1].split()[19]
 
 
+def watch(container: Container, limit_s: float) -> int | None:
+    """The exit status of a container, negative where a signal ended it; None where it is still running after `limit_s`."""
+    try:
+        status = int(container.wait(timeout=limit_s)["StatusCode"])
+    except requests.ReadTimeout:
+        return None
+    except requests.ConnectionError as error:
+        if "timed out" in str(error).lower():
+            return None
+        raise
+    return status if status <= 128 else 128 - status  # as of a process: 137 is signal 9
+
+
 def why_killed(container: Container) -> str:
     """Why the engine says that a container was killed; nothing where it was not."""
     container.reload()

@@ -21,6 +21,9 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
+KEYS = frozenset(
+    ("executable", "freeze", "manifests", "pin", "python", "repositories", "system", "wheel")
+)  # of the answers
 OPT = Path("/opt")
 MANIFESTS = ("git-clone.yaml", "manifest.yaml")
 PINS = ("third_party/xla/revision.bzl", "third_party/xla/workspace.bzl", "WORKSPACE")
