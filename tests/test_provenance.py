@@ -180,14 +180,16 @@ def opt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+WHO = ("-c", "user.name=A Developer", "-c", "user.email=developer@example.com")
+
+
 def repository(folder: Path) -> str:
     """A repository with one commit of a known time; its hash."""
     folder.mkdir(parents=True)
     git(folder, "init", "--quiet", "--initial-branch=main")
     (folder / "a.txt").write_text("one\n", encoding="utf-8")
     git(folder, "add", "a.txt")
-    who = ("-c", "user.name=A Developer", "-c", "user.email=developer@example.com")
-    git(folder, *who, "commit", "--quiet", "--no-gpg-sign", "--message=One")
+    git(folder, *WHO, "commit", "--quiet", "--no-gpg-sign", "--message=One")
     return git(folder, "rev-parse", "HEAD")
 
 
@@ -263,7 +265,8 @@ class TestQuestion:
         self, opt: Path, request: pytest.FixtureRequest
     ) -> None:
         head = repository(opt / "jax")
-        git(opt / "jax", "branch", "domain")  # ends like the other
+        other = git(opt / "jax", *WHO, "commit-tree", "-m", "Two", "HEAD^{tree}")
+        git(opt / "jax", "branch", "domain", other)  # its name ends like the other
         git(opt / "jax", "pack-refs", "--all")
         git(opt / "jax", "gc", "--quiet", "--prune=now")
         assert not (opt / "jax/.git/refs/heads/main").exists()
@@ -311,6 +314,16 @@ class TestQuestion:
         assert found["python"] == f"cpython {'.'.join(map(str, sys.version_info[:3]))}"
         assert {"repositories", "manifests", "pin", "wheel", "freeze", "system"} <= set(found)
         assert f"pytest=={pytest.__version__}" in found["freeze"]
+
+    def test_what_was_cloned_is_read_before_what_was_meant_to_be(
+        self, opt: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (opt / "manifest.d").mkdir()
+        for name, commits in (("manifest.yaml", (OTHER, OTHER)), ("git-clone.yaml", (JAX, XLA))):
+            text = manifest(jax=commits[0], xla=commits[1])
+            (opt / "manifest.d" / name).write_text(text, encoding="utf-8")
+        image_question.main()
+        assert refs(json.loads(capsys.readouterr().out)) == (JAX, XLA)
 
     def test_the_commit_of_jaxlib_is_one_of_jax_and_never_that_of_xla(
         self,
@@ -368,6 +381,9 @@ STAYS = f"{REFERENCE} is no longer in the registry; what was measured of it stay
         pytest.param(night(FIRST), night(None, GONE), False, night(FIRST, PRUNED), None, id="pruned"),
         pytest.param(night(FIRST, PRUNED), night(None, GONE), False, night(FIRST, PRUNED), None, id="still"),
         pytest.param(night(FIRST, PRUNED), night(FIRST), False, night(FIRST), None, id="there again"),
+        pytest.param(
+            night(FIRST, PRUNED), night(FIRST), True, night(FIRST), None, id="measured, there again"
+        ),
     ],
 )
 def test_a_night_that_is_seen_again(
