@@ -26,11 +26,10 @@ from storage.rows import Database
 
 pytestmark = [pytest.mark.docker, pytest.mark.services]
 
-GOOD = [dt.date(2024, 2, number) for number in range(4, 19)]
+GOOD = [dt.date(2024, 2, number) for number in range(10, 16)]
 ODD = [dt.date(2024, 2, number) for number in (19, 20, 21, 24)]
-SCATTER, EINSUM = "scatter.ScatterAdd.track_time", "contractions.EagerEinsum.track_time"
-WHILE = "control_flow.WhileLoop.track_time"
-ONLY = rf"{SCATTER}|{EINSUM}|{WHILE}\(steps=16384\)"
+SCATTER, WHILE = "scatter.ScatterAdd.track_time", "control_flow.WhileLoop.track_time"
+ONLY = rf"{SCATTER}|{WHILE}\(steps=16384\)"
 HANGS_S = 40  # longer than any process takes here, also where others use the machine
 LIMIT_S = 1200
 
@@ -133,7 +132,6 @@ def test_each_failed_night_has_its_reason(world: World) -> None:
     [
         (SCATTER, "regression", "2024-02-12", "2024-02-13"),
         (WHILE, "regression", "2024-02-12", "2024-02-13"),
-        (EINSUM, "regression", "2024-02-06", "2024-02-07"),
     ],
 )
 def test_each_known_step_is_found_at_its_night(
@@ -169,10 +167,7 @@ def test_each_incident_has_one_head_message_that_was_sent_once(world: World) -> 
     """
     found = world.rows(query)
     assert [row[4:] for row in found] == [(1, 1)] * len(found)
-    assert {row[1:4] for row in found} >= {
-        ("regression", "2024-02-06", "2024-02-07"),
-        ("regression", "2024-02-12", "2024-02-13"),
-    }
+    assert ("regression", "2024-02-12", "2024-02-13") in {row[1:4] for row in found}
 
 
 def test_no_container_is_left(world: World) -> None:
