@@ -516,7 +516,10 @@ class TestContainer:
             assert inside("touch", "/stepwatch/out/mine").returncode == 0
         limits = found["HostConfig"]
         assert (limits["Memory"], limits["ShmSize"], limits["CpusetCpus"]) == (2 * 2**30, 2**30, "0")
-        assert not limits["Privileged"]
+        assert (limits["Privileged"], limits["NetworkMode"]) == (
+            False,
+            "none",
+        )  # the bed's engine has no other
         assert found["Config"]["Labels"]["stepwatch.machine"] == "bench"
         assert not (CLONE / "benchmarks/mine.py").exists()
 
