@@ -2,50 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import sqlalchemy as sa
 
-from stepwatch.core import model
 from storage.rows import Connection
 
 
-def needed_digests(
-    connection: Connection, *, machine: str, source: model.Source, control: str | None, newest: int
-) -> list[str]:
-    """The digests of nights that are being measured, of the ends of open incidents and re-measurements, of the control, and of the `newest` ones.
+def needed_digests(connection: Connection, *, controls: Sequence[str], newest: int) -> list[str]:
+    """The digests that any machine and source needs, for they share an engine.
 
-    `control` is the label of the pinned night; None: the first that was measured on the machine.
+    Those are of nights that are being measured, of both ends of open incidents and re-measurements, of the pinned nights (labels
+    in `controls`), of the first night that each machine has measured of a source, and of the `newest` nights of each source.
     """
     query = sa.text(
         """
         with nights as (
-            select night.* from night join source on source.id = night.source_id
-            where source.kind = :kind and source.name = :source and night.digests ? 'digest'
+            select night.*, row_number() over (partition by source_id order by at desc, label desc) as age
+            from night where digests ? 'digest'
         ), ends as (
-            select after_night_id as after, through_night_id as through from incident where recovered_at is null
-            union all
-            select recheck.after_night_id, recheck.through_night_id from recheck
-            join evidence on evidence.recheck_id = recheck.id where evidence.verdict is null
-            union all
-            select run.night_id, run.night_id from run where run.outcome is null and run.night_id is not null
-        ), measured as (
-            select nights.id from nights
-            join run on run.night_id = nights.id and run.outcome = 'ok'
-            join machine on machine.id = run.machine_id and machine.name = :machine
-            order by nights.at limit 1
+            select after_night_id as night_id from incident where recovered_at is null
+            union select through_night_id from incident where recovered_at is null
+            union select after_night_id from recheck join evidence on recheck_id = recheck.id where verdict is null
+            union select through_night_id from recheck join evidence on recheck_id = recheck.id where verdict is null
+            union select night_id from run where outcome is null
+        ), firsts as (
+            select distinct on (run.machine_id, nights.source_id) nights.id
+            from nights join run on run.night_id = nights.id and run.outcome = 'ok'
+            order by run.machine_id, nights.source_id, nights.at, nights.label
         )
-        select distinct nights.digests ->> 'digest' as digest from nights
-        where nights.id in (select after from ends union select through from ends)
-           or nights.label = :control
-           or (cast(:control as text) is null and nights.id in (select id from measured))
-           or nights.id in (select id from nights order by at desc, label desc limit :newest)
+        select distinct digests ->> 'digest' as digest from nights
+        where id in (select night_id from ends) or id in (select id from firsts)
+           or label = any(:controls) or age <= :newest
         order by 1
         """
     )
-    where = {
-        "kind": source.kind.value,
-        "source": source.name,
-        "machine": machine,
-        "control": control,
-        "newest": newest,
-    }
+    where = {"controls": list(controls), "newest": newest}
     return [row.digest for row in connection.execute(query, where)]

@@ -12,8 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from sqlalchemy.engine import URL
-from worlds import MACHINE, SOURCE, Recorder, ask, emptied, one_schema, pair_of
+from worlds import MACHINE, SOURCE, Recorder, ask, emptied, pair_of
 
 from alerts import message
 from alerts.console import ConsoleTransport
@@ -27,12 +26,6 @@ from storage.rows import Database
 
 SCHEMA = Path(__file__).resolve().parents[2] / "shared" / "slack-blocks.schema.json"
 EVIL = "<!channel> @here <https://evil.example|click> & `code` *bold* :bomb: \u202e</pre>"
-
-
-@pytest.fixture(scope="module")
-def schema(database_server: URL) -> Iterator[Database]:
-    with one_schema(database_server) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -28,15 +28,16 @@ from worlds import ask, emptied, one_schema
 
 from stepwatch import settings as configuration
 from stepwatch import wiring
-from stepwatch.core.model import Direction, Image, Night
+from stepwatch.core.model import Direction, Image, Machine, Night
 from stepwatch.jobs import janitor
 from stepwatch.jobs.bench import InterruptedRunError, bench
-from stepwatch.jobs.nightly import nightly
+from stepwatch.jobs.nightly import measure_night, nightly
 from stepwatch.jobs.record import record
 from stepwatch.jobs.resolve import resolve
 from stepwatch.jobs.workplace import Workplace
 from stepwatch.runners.containers import DockerRunner
 from stepwatch.runners.engine import NAME, local_name
+from stepwatch.runners.nightlies import RegistryNights
 from stepwatch.runners.protocol import Opened, UnreachableError
 from storage.incidents import open_incident
 from storage.nights import find_night
@@ -387,7 +388,7 @@ class TestEnvironment:
         assert words <= set(warnings), warnings
         assert scene.pair(str(spec.date)) == heads(spec)
         if fault is Fault.DIRTY:
-            assert [each for each in warnings if each.endswith("differ from HEAD: README.md")]
+            assert [each for each in warnings if each.endswith("a file differs from HEAD: README.md")]
 
     @pytest.mark.parametrize("number", [5, 16], ids=["early", "late"])
     def test_a_good_night_is_its_image(self, scene: Scene, number: int) -> None:
@@ -428,6 +429,9 @@ class TestEnvironment:
         assert found["digest"] == first.digest
         assert f"jax=={spec.jax}" in found["freeze"]
         (said,) = [each for each in scene.said if "moved" in each]
+        nightly(place, "2024-02-23")
+        told = "select message ->> 'title' from outbox where kind like 'image %'"
+        assert ask(scene.database, told) == [(f"nightlies {said}",)], "to people once"
         assert said.startswith(
             f"2024-02-23: the tag {scene.bed.reference(spec.date)} moved: {first.index[:19]}"
         )
@@ -577,6 +581,24 @@ class TestContainer:
             _, error = done.communicate(timeout=PATIENCE_S)
         assert done.returncode == 0, error
 
+    def test_a_suite_of_asvs_own_is_measured_inside_and_sees_no_setting_of_ours(self, scene: Scene) -> None:
+        scene.publish(night_of(day(13)))
+        suite = scene.folder / "suite"
+        (suite / "benchmarks").mkdir(parents=True)
+        (suite / "benchmarks/__init__.py").touch()
+        (suite / "benchmarks/inside.py").write_text(ASV_SUITE, encoding="utf-8")
+        place = scene.place()
+        scene.monkeypatch.setenv("STEPWATCH_DATABASE_URL", url_of(scene.database))
+        place = replace(place, suite=replace(place.suite, kind="asv", folder=str(suite), only=None))
+        nightly(place, "2024-02-13")
+        found = ask(
+            scene.database,
+            "select benchmark, value, outcome from reporting.points join reporting.series"
+            " using (series_id) order by 1",
+        )
+        assert found == [("inside.track_jax", 433.0, "ok"), ("inside.track_settings", 1.0, "ok")]
+        assert scene.containers() == []
+
     def test_two_processes_measure_one_after_the_other(self, scene: Scene) -> None:
         labels = ("2024-02-16", "2024-02-17")
         scene.publish(*(night_of(dt.date.fromisoformat(each)) for each in labels))
@@ -592,6 +614,17 @@ class TestContainer:
         assert [action for action, _ in told] == ["start", "die", "start", "die"]
         assert told[0][1] == told[1][1] != told[2][1] == told[3][1]
 
+
+ASV_SUITE = """
+import os
+import jax
+
+def track_jax():
+    return float("".join(jax.__version__.split(".")))
+
+def track_settings():
+    return 1.0 + len([each for each in os.environ if each.startswith("STEPWATCH_D")])
+"""
 
 PROGRAM = """
 import sys
@@ -704,6 +737,31 @@ class TestJanitor:
         digest = self.pulled(scene, place, 16)
         assert scene.bed.docker("image", "prune", "--force").returncode == 0
         assert scene.images() == {local_name(digest)}
+
+    def test_another_source_and_machine_on_the_same_engine_keeps_its_images(self, scene: Scene) -> None:
+        scene.publish(night_of(day(16)), night_of(day(17)))
+        place = scene.place(keep_images=0)
+        measured(place, "2024-02-17")
+        own = RegistryNights(**{**vars(place.nights), "name": "others"})
+        other = replace(place, machine=Machine(name="other"), nights=own)
+        measured(other, "2024-02-16")
+        assert janitor.tidy(place) == []
+        assert janitor.tidy(replace(place, machine=Machine(name="new"))) == []
+
+    def test_an_error_on_the_way_back_leaves_tonight_as_it_is(self, scene: Scene) -> None:
+        """The registry goes down between tonight's image and the gaps before it."""
+        scene.publish(night_of(day(16)))
+        place = scene.place()
+        resolve(place, "2024-02-16")
+
+        def down(_: Workplace) -> int:
+            raise UnreachableError("the registry does not answer")
+
+        scene.monkeypatch.setattr("stepwatch.jobs.nightly.catch_up", down)
+        assert measure_night(place, "2024-02-16") is not None
+        assert scene.said[-1] == (
+            "the nights before 2024-02-16 were not looked at again: the registry does not answer"
+        )
 
     def test_the_image_of_a_night_that_is_being_measured_stays(self, scene: Scene) -> None:
         """The janitor comes every hour, and between two processes no container holds the image."""

@@ -63,6 +63,7 @@ def place(database_url: str, tmp_path: Path) -> Iterator[Workplace]:
         control_days=0,
         look_back_days=0,
         keep_images=0,
+        pinned=(),
         transports=[ConsoleTransport()],
         say=print,
     )

@@ -408,6 +408,18 @@ class TestBridge:
         ]
         assert len(recorder(place).said) == 1
 
+    def test_what_moves_with_numpy_and_yet_without_it_is_told(
+        self, place: Workplace, runner: ScriptedRunner
+    ) -> None:
+        """Half of the series move where numpy does; over the bridge, with one numpy on both sides, they still do."""
+        for release in LADDER:
+            slower = 1.2 if release not in runner.old_numpy else 1.0
+            runner.table[release, release] = {f"scatter.B{i}.track_time": slower for i in range(5)}
+        play_ladder(place, LADDER)
+        assert ask(place.database, "select distinct state from reporting.regressions") == [("confirmed",)]
+        titles = recorder(place).titles
+        assert [title.partition(":")[0] for title in titles] == ["regression"]
+
     def test_the_older_set_stands_in_where_the_newer_can_not(
         self, place: Workplace, runner: ScriptedRunner
     ) -> None:

@@ -72,5 +72,13 @@ def test_a_step_that_brings_two_back_is_one_alert() -> None:
     assert [a["kind"] for a in replay_json(played)["alerts"]] == ["regression", "regression", "recovered"]
 
 
+def test_a_drift_is_told_with_the_range_in_which_it_came() -> None:
+    slope = series(*((1.002**night, 1) for night in range(40)))
+    said = replay_json(replay(slope, better=Better.LOWER))
+    (alert,) = said["alerts"]
+    assert (alert["kind"], alert["after"], said["retracted"]) == ("drift", "00", [])
+    assert 0.05 <= alert["change"] < 0.06
+
+
 def test_an_empty_history_says_nothing() -> None:
     assert replay_json(replay([], better=Better.LOWER)) == {"alerts": [], "dips": [], "retracted": []}

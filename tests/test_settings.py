@@ -105,6 +105,17 @@ def test_the_complete_example_is_complete_and_loads(tmp_path: Path) -> None:
     assert set(loaded["sources"]["nightly"]) == set(RegistrySettings.model_fields)
 
 
+def test_the_five_lines_of_the_readme_are_a_machine_with_a_gpu(tmp_path: Path) -> None:
+    text = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    lines = re.search(r"stepwatch\.toml`[^\n]*:\n\n((?: {4}\S.*\n)+)", text)
+    assert lines is not None
+    assert len(lines[1].splitlines()) == 5
+    (tmp_path / "stepwatch.toml").write_text(lines[1], encoding="utf-8")
+    loaded = load()
+    own, nights = loaded.machines[loaded.machine], loaded.sources[loaded.source]
+    assert (own.runner, own.devices, nights.kind) == ("docker", ("0",), "registry")
+
+
 def test_nothing_has_to_be_set() -> None:
     assert load() == Settings()
     assert set(load().machines) == {"local"}

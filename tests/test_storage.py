@@ -14,8 +14,7 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
-from sqlalchemy.engine import URL
-from worlds import LADDER, MACHINE, SOURCE, START, ask, contents, emptied, one_schema, pair_of
+from worlds import LADDER, MACHINE, SOURCE, START, ask, contents, emptied, pair_of
 
 import storage
 from stepwatch.core import model as m
@@ -28,12 +27,6 @@ from storage.views import VIEWS
 BENCHMARK = m.Benchmark(
     name="a.A.track_time", version="1", params={"edge": 4}, metric="cpu_time", unit="s", better=m.Better.LOWER
 )
-
-
-@pytest.fixture(scope="module")
-def schema(database_server: URL) -> Iterator[Database]:
-    with one_schema(database_server) as opened:
-        yield opened
 
 
 @pytest.fixture

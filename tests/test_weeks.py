@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,6 @@ from storage.rows import Database
 
 WEEKS = [f"night-{number:02}" for number in range(90)]
 ONE = "linear_algebra.One.track_time"
-
-
-@pytest.fixture(scope="module")
-def schema(database_server: URL) -> Iterator[Database]:
-    with one_schema(database_server) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -280,6 +280,7 @@ def workplace(
         control_days=0,
         look_back_days=0,
         keep_images=0,
+        pinned=(),
         transports=[Recorder()],
         say=lambda _: None,
     )

@@ -23,6 +23,7 @@ from stepwatch.core.model import (
     Source,
     State,
     SuspectRange,
+    Verdict,
     title,
 )
 from stepwatch.core.recheck import control_noise
@@ -90,8 +91,9 @@ def detect_in(database: Database, *, machine: str, source: Source, rules: Rulebo
         suspects = 0
         for each in seen:
             result = each.result
-            if any(saying.regression.suspect.through in elsewhere for saying in result.said):
-                result = each.triage(elsewhere)
+            own = elsewhere - each.crossed
+            if any(saying.regression.suspect.through in own for saying in result.said):
+                result = each.triage(own)
             told += _save(scene, each.id, ids, each.known, result)
             for now in result.regressions:
                 if now.state is State.ENVIRONMENT:
@@ -145,6 +147,11 @@ class _Seen:
     @property
     def floor(self) -> float | None:
         return self.own.noise or control_noise(self.controls)
+
+    @property
+    def crossed(self) -> set[str]:
+        """The nights whose change was there with what stands beside the program held still: the program did it."""
+        return {e.suspect.through for e in self.evidence if e.bridge and e.verdict is Verdict.DIFFERENT}
 
     @cached_property
     def result(self) -> Triage:

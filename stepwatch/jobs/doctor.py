@@ -15,6 +15,7 @@ from pathlib import Path
 
 from stepwatch.jobs.workplace import Nights, Workplace
 from stepwatch.runners.containers import DockerRunner
+from stepwatch.runners.engine import connect, read_engine
 from stepwatch.runners.fingerprint import cards_here
 from stepwatch.runners.local import INSTALL_LIMIT_S, LocalRunner
 from stepwatch.runners.protocol import Runner, UnreachableError
@@ -242,7 +243,8 @@ def _containers(runner: Runner) -> list[Finding]:
     if not isinstance(runner, DockerRunner):
         return []
     try:
-        engine = runner.engine_state()
+        with connect(runner.engine) as client:
+            engine = read_engine(client)
     except UnreachableError as error:
         remedy = (
             "install Docker and start it, let this user use it, or set engine of the machine to where it is"

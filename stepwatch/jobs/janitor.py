@@ -1,7 +1,7 @@
 """What has been left on this machine that nobody waits for any more, or needs?
 
-Containers whose owner was killed; images of nights that neither an open incident, an open re-measurement nor the control needs,
-and that are not among the newest.
+Containers of this machine whose owner was killed; images of nights that nothing needs: neither an open incident or re-measurement
+of any machine, nor a control, nor a run that is going on, and that are not among the newest of their source.
 """
 
 from __future__ import annotations
@@ -17,13 +17,8 @@ def tidy(place: Workplace) -> list[str]:
         UnreachableError: what would be asked does not answer.
     """
     with place.database.begin() as connection:
-        needed = needed_digests(
-            connection,
-            machine=place.machine.name,
-            source=place.source,
-            control=place.control,
-            newest=place.keep_images,
-        )
+        controls = [*place.pinned, *([place.control] if place.control else [])]
+        needed = needed_digests(connection, controls=controls, newest=place.keep_images)
     removed = place.runner.tidy(needed)
     for each in removed:
         place.say(f"removed: {each}")

@@ -14,6 +14,8 @@ from stepwatch.jobs.detect import detect
 from stepwatch.jobs.record import record
 from stepwatch.jobs.resolve import resolve
 from stepwatch.jobs.workplace import Workplace
+from stepwatch.runners.protocol import UnreachableError
+from stepwatch.runners.registry import RegistryError
 
 
 def measure_night(
@@ -21,11 +23,16 @@ def measure_night(
 ) -> str | None:
     """Measure a night, then what was a gap some days ago and is there by now; returns the night's run key, as `bench` does.
 
+    What is measured stays, whatever comes of the older nights: they are looked at again tomorrow.
+
     Raises:
         LookupError, InterruptedRunError, UnreachableError: as for `bench`.
     """
     run_key = bench(place, label, origin=origin, fresh=fresh)
-    catch_up(place)
+    try:
+        catch_up(place)
+    except (RegistryError, UnreachableError) as error:
+        place.say(f"the nights before {label} were not looked at again: {error}")
     return run_key
 
 

@@ -81,12 +81,14 @@ def replay_json(played: Replay) -> dict[str, list[dict[str, Any]]]:
     """The one object that `stepwatch replay --json` prints; changes are relative to `baseline` in the unit.
 
     An alert of kind `recovered` or `partly_recovered` gives the step back: its bracket, its own baseline and change.
-    A step that brings several regressions back is one alert.
+    A step that brings several regressions back is one alert. A `drift` has the range in which it came, little by little.
     """
     alerts: dict[tuple[Telling, SuspectRange], dict[str, Any]] = {}
     for one in played.said:
-        if one.saying.suspect is not None:
-            alerts.setdefault((one.saying.kind, one.saying.suspect), _alert(one, one.saying.suspect))
+        drifted = one.saying.kind is Telling.DRIFT
+        suspect = one.saying.regression.suspect if drifted else one.saying.suspect
+        if suspect is not None:
+            alerts.setdefault((one.saying.kind, suspect), _alert(one, suspect))
     return {
         "alerts": list(alerts.values()),
         "dips": [{"first": d.first, "last": d.last, "change": d.change} for d in played.dips],

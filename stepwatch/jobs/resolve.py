@@ -10,6 +10,7 @@ from stepwatch.core.model import Night
 from stepwatch.core.nights import seen_again
 from stepwatch.jobs.open_bisection import RefusedError
 from stepwatch.jobs.workplace import Workplace
+from storage.incidents import write
 from storage.nights import find_night, is_measured, save_night
 from storage.rows import ensure_machine
 
@@ -41,6 +42,9 @@ def resolve(place: Workplace, label: str) -> Night:
         if known is not None:
             night, remark = seen_again(known[1], night, measured=is_measured(connection, known[0]))
         save_night(connection, night)
+        if remark is not None:
+            said = {"title": f"{place.source.name} {night.label}: {remark}", "lines": []}
+            write(connection, kind=f"image {said['title']}", message=said)
     if remark is not None:
         place.say(f"{night.label}: {remark}")
     if night.gap_reason is not None:

@@ -50,7 +50,10 @@ class Nights(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Workplace:
-    """One machine, one source of nights, one suite, and the means to run, store and say."""
+    """One machine, one source of nights, one suite, and the means to run, store and say.
+
+    `pinned` are the controls of all sources: machines and sources share an engine.
+    """
 
     database: Database
     machine: Machine
@@ -65,6 +68,7 @@ class Workplace:
     control_days: float
     look_back_days: int
     keep_images: int
+    pinned: Sequence[str]
     transports: Sequence[Transport]
     say: Callable[[str], None]
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import docker
 
-PASSED = re.compile(r"(PYTHONPATH|TMPDIR|(JAX|XLA|STEPWATCH|ASV|OMP|OPENBLAS|MKL)_\w+)$")
+PASSED = re.compile(r"(TMPDIR|STEPWATCH_SIZE|(JAX|XLA|ASV|OMP|OPENBLAS|MKL)_\w+)$")
 MARK = "STEPWATCH_CALL"  # tells one call's processes from all others in the container
 
 

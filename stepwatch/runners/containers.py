@@ -32,11 +32,9 @@ from stepwatch.runners.engine import (
     LABEL,
     MACHINE,
     OWNER,
-    Engine,
     connect,
     local_name,
     owner,
-    read_engine,
     remove,
     tidy,
     watch,
@@ -51,6 +49,18 @@ SUITE, OUT = "/stepwatch/suite", "/stepwatch/out"
 ASK_LIMIT_S = 600  # git looks through all of XLA for changed files
 GRACE_S = 30  # that a container has after the limit inside it before it is ended from outside
 BESIDE = ("XLA_FLAGS", "JAX_ENABLE_X64")  # variables of an image that reach the compiler
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Job:
+    """One process that is to be run in a container; what it writes is in `scratch` and `log`."""
+
+    client: docker.DockerClient
+    digest: str
+    opened: Opened
+    process: Process
+    scratch: Path
+    log: Path
 
 
 @dataclass(kw_only=True)
@@ -140,15 +150,6 @@ class DockerRunner:
         if running is not None:
             remove(running)
 
-    def engine_state(self) -> Engine:
-        """What the engine says of itself.
-
-        Raises:
-            UnreachableError: it does not answer.
-        """
-        with connect(self.engine) as client:
-            return read_engine(client)
-
     def _unless_cancelled(self, run: Callable[..., Any], *arguments: Any) -> Any:
         """What `run` returns; a container that was taken away under it can't be asked for its output."""
         try:
@@ -198,7 +199,10 @@ class DockerRunner:
                 return known
         question = Path(image_question.__file__).read_text(encoding="utf-8")
         words = ["sh", "-c", 'exec "$(command -v python3 || command -v python)" -c "$0"', question]
-        with self._container(client, image.digest, words, limit_s=ASK_LIMIT_S) as container:
+        with (
+            processes.locked(self.lock),  # git looks through all of XLA, beside nobody who measures
+            self._container(client, image.digest, words, limit_s=ASK_LIMIT_S) as container,
+        ):
             status = watch(container, ASK_LIMIT_S)
             said = container.logs(stdout=True, stderr=False).decode("utf-8", "replace")
             log = container.logs(stdout=False, stderr=True).decode("utf-8", "replace")
@@ -231,7 +235,8 @@ class DockerRunner:
         before = fingerprint.read_conditions(fingerprint.load_nvml())
         run = self._run_asv if suite.kind == processes.ASV else self._run_ours
         with connect(self.engine) as client:
-            status, killed = run(client, digest, opened, process, scratch, log)
+            job = _Job(client=client, digest=digest, opened=opened, process=process, scratch=scratch, log=log)
+            status, killed = run(job)
         if self._cancelled:
             return Failure(outcome=Outcome.CANCELLED, reason="cancelled while it ran")
         processes.accept(process, scratch, status, before, [killed] if killed else [])
@@ -240,44 +245,32 @@ class DockerRunner:
             return Failure(outcome=failure.outcome, reason=killed, log=failure.log)
         return failure
 
-    def _run_ours(
-        self,
-        client: docker.DockerClient,
-        digest: str,
-        opened: Opened,
-        process: Process,
-        scratch: Path,
-        log: Path,
-    ) -> tuple[int | None, str]:
+    def _run_ours(self, job: _Job) -> tuple[int | None, str]:
         """Run a process of a suite of ours: its exit status (None: out of time), and why the engine killed it."""
-        suite = process.suite
+        suite = job.process.suite
         limit = f"{suite.time_limit_s + GRACE_S / 2:g}"
-        words = ["timeout", "--signal=KILL", limit, *processes.words(opened.python, process)]
+        words = ["timeout", "--signal=KILL", limit, *processes.words(job.opened.python, job.process)]
         mounts = [
             Mount(f"{SUITE}/benchmarks", f"{suite.folder}/benchmarks", type="bind", read_only=True),
-            Mount(OUT, str(process.out.parent.resolve()), type="bind"),
+            Mount(OUT, str(job.process.out.parent.resolve()), type="bind"),
             *self._frozen(),
         ]
-        variables = {**self._variables(opened), "PYTHONPATH": SUITE, "STEPWATCH_OUT": f"{OUT}/{scratch.name}"}
+        variables = {
+            **self._variables(job.opened),
+            "PYTHONPATH": SUITE,
+            "STEPWATCH_OUT": f"{OUT}/{job.scratch.name}",
+        }
         with self._container(
-            client, digest, words, limit_s=suite.time_limit_s, variables=variables, mounts=mounts
+            job.client, job.digest, words, limit_s=suite.time_limit_s, variables=variables, mounts=mounts
         ) as container:
             status = watch(container, suite.time_limit_s)
             killed = "" if status is None else why_killed(container)
-            log.write_bytes(container.logs())
+            job.log.write_bytes(container.logs())
         return status, killed
 
-    def _run_asv(
-        self,
-        client: docker.DockerClient,
-        digest: str,
-        opened: Opened,
-        process: Process,
-        scratch: Path,
-        log: Path,
-    ) -> tuple[int | None, str]:
+    def _run_asv(self, job: _Job) -> tuple[int | None, str]:
         """The same of a suite of asv's: asv runs here, its benchmarks in a container that lasts as long."""
-        suite = process.suite
+        suite = job.process.suite
         lent = [Path(suite.folder), *container_python.lent()]
         with tempfile.TemporaryDirectory() as temporary:
             mounts = [
@@ -286,20 +279,24 @@ class DockerRunner:
                 *self._frozen(),
             ]
             words = ["sleep", f"{suite.time_limit_s + GRACE_S:g}"]
-            variables = {**self._variables(opened), "PYTHONDONTWRITEBYTECODE": "1"}
+            variables = {**self._variables(job.opened), "PYTHONDONTWRITEBYTECODE": "1"}
             with self._container(
-                client, digest, words, limit_s=suite.time_limit_s, variables=variables, mounts=mounts
+                job.client, job.digest, words, limit_s=suite.time_limit_s, variables=variables, mounts=mounts
             ) as container:
                 python = Path(temporary, "python")
                 container_python.write_interpreter(
-                    python, engine=self.engine or "", container=str(container.id), python=opened.python
+                    python, engine=self.engine or "", container=str(container.id), python=job.opened.python
                 )
-                around = {"STEPWATCH_OUT": str(scratch), "TMPDIR": temporary, "PYTHONPATH": processes.CLONE}
-                with log.open("w", encoding="utf-8") as output:
+                around = {
+                    "STEPWATCH_OUT": str(job.scratch),
+                    "TMPDIR": temporary,
+                    "PYTHONPATH": processes.CLONE,
+                }
+                with job.log.open("w", encoding="utf-8") as output:
                     self._around = running = subprocess.Popen(
-                        processes.words(python, process),
+                        processes.words(python, job.process),
                         cwd=suite.folder,
-                        env={**os.environ, **variables, **around},
+                        env={**processes.public_variables(), **variables, **around},
                         stdin=subprocess.DEVNULL,
                         stdout=output,
                         stderr=subprocess.STDOUT,

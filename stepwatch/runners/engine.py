@@ -130,8 +130,8 @@ def why_killed(container: Container) -> str:
 
 def remove(container: Container) -> None:
     """End and remove a container."""
-    # it may be gone, or going, already
-    with contextlib.suppress(docker.errors.APIError):
+    # it may be gone already, or going for longer than one waits for an answer
+    with contextlib.suppress(docker.errors.APIError, requests.RequestException):
         container.remove(force=True, v=True)
 
 

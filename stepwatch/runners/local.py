@@ -32,6 +32,7 @@ from stepwatch.runners.processes import (
     flags,
     locked,
     pinned_core,
+    public_variables,
     read,
     words,
 )
@@ -41,8 +42,6 @@ INSTALL_LIMIT_S = 900
 _UNREACHABLE = re.compile(
     r"error sending request|failed to fetch|dns error|connection (refused|reset)|timed out", re.IGNORECASE
 )
-# what a benchmark neither needs nor may see; PYTHONDONTWRITEBYTECODE would make each import compile all it loads
-_PRIVATE = re.compile(r"_?AIRFLOW|STEPWATCH_(?!STACK$)|PYTHON(DONTWRITEBYTECODE|PATH|HOME)$|VIRTUAL_ENV$")
 
 
 @dataclass(kw_only=True)
@@ -140,7 +139,7 @@ class LocalRunner:
         log = process.out.with_suffix(".log")
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
             environment = {
-                **{name: value for name, value in os.environ.items() if not _PRIVATE.match(name)},
+                **public_variables(),
                 **THREADS,
                 **opened.environment.flags,
                 "PYTHONPATH": CLONE if suite.kind == ASV else suite.folder,

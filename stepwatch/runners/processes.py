@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,15 @@ from stepwatch.runners.protocol import Failure, Process
 ASV = "asv"  # the kind of a suite that needs asv to run it
 CLONE = str(Path(__file__).parents[2])
 THREADS = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")}
+
+
+# what a benchmark neither needs nor may see; PYTHONDONTWRITEBYTECODE would make each import compile all it loads
+_PRIVATE = re.compile(r"_?AIRFLOW|STEPWATCH_(?!STACK$)|PYTHON(DONTWRITEBYTECODE|PATH|HOME)$|VIRTUAL_ENV$")
+
+
+def public_variables() -> dict[str, str]:
+    """The variables of this process that a benchmark may see: our settings have secrets in them."""
+    return {name: value for name, value in os.environ.items() if not _PRIVATE.match(name)}
 
 
 @contextmanager

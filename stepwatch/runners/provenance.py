@@ -77,7 +77,8 @@ def _doubts(where: Mapping[str, Any]) -> Iterator[str]:
         yield f"{folder}: git could not say whether files were changed"
     elif changed:
         shown = ", ".join(changed[:3]) + (" and more" if len(changed) > 3 else "")
-        yield f"{folder}: {len(changed)} files differ from HEAD: {shown}"
+        count = f"{len(changed)} files differ" if len(changed) > 1 else "a file differs"
+        yield f"{folder}: {count} from HEAD: {shown}"
 
 
 def _of_manifest(text: str, repository: str) -> str | None:

@@ -148,7 +148,8 @@ def workplace(
         control=nightly.control,
         control_days=own.control_days,
         look_back_days=nightly.look_back_days if isinstance(nightly, RegistrySettings) else 0,
-        keep_images=own.keep_images,
+        keep_images=max(each.keep_images for each in settings.machines.values()),
+        pinned=[each.control for each in settings.sources.values() if each.control],
         transports=transports(settings, print),
         say=say,
     )

@@ -2,7 +2,7 @@
 
 Both sides are measured alternately, one value a process. A process is now and then 1.3 to 1.5 times slow for its
 whole life and never quick for no reason, so a side's level is the quick end of its processes, and a process far
-above it is set aside before ranks are compared (never as many as half of a side).
+above it is set aside before ranks are compared (never as many as half of a side), unless the sides do not overlap at all.
 
 The comparison is sequential: it looks at the first 3 processes a side, then at 5, 10, 20 ... up to the cap, and
 the first look that decides stands. So appending values never changes a decision that was made.
@@ -195,7 +195,10 @@ def _judge(
         return say(verdict=Verdict.UNKNOWN, p=1.0, reason=f"{size} processes a side overlap or are close")
     before, after = sides
     effect, unsure = abs(after.log - before.log), error(sides, noise)
-    p, matters = rank_p(before.kept, after.kept), math.log1p(min_effect)
+    # what does not overlap at all needs nothing set aside, and three of five could never reach p < 0.01
+    apart = min(new) > max(old) or min(old) > max(new)
+    ranked = (old, new) if apart else (before.kept, after.kept)
+    p, matters = rank_p(*ranked), math.log1p(min_effect)
     seen = f"{100 * math.expm1(after.log - before.log):+.1f} % with {size} processes a side (p = {p:.2g})"
     if p < P_LOW and effect >= max(matters, ERRORS_DIFFERENT * unsure):
         return say(verdict=Verdict.DIFFERENT, p=p, reason=seen)
