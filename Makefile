@@ -1,7 +1,7 @@
 # One line a target: `make help`. Every target does its own set-up; a set-up that is done costs nothing.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench bench-detect bench-noise up down clean
+.PHONY: help setup demo test check bench bench-detect bench-noise bench-search up down clean
 
 # options of pytest: make test ARGS="-k detection"
 ARGS ?=
@@ -30,6 +30,9 @@ bench: setup ## measure stepwatch itself: ingest, detection, Airflow's overhead
 
 bench-detect: setup ## detection against its targets, beside other detectors; under 15 minutes (ARGS=--quick)
 	@exec .venv/bin/python infra/bench_detect.py $(ARGS)
+
+bench-search: setup ## the search against its targets in simulated worlds, beside others (ARGS="--worlds 200")
+	@exec .venv/bin/python infra/bench_search.py $(ARGS)
 
 bench-noise: setup ## how much figures move when nothing changes, beside plain asv; under 20 minutes (ARGS="--runs 3")
 	@exec .venv/bin/python infra/bench_noise.py $(ARGS)

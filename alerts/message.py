@@ -168,11 +168,18 @@ def movement(each: Facts, *, before: float, after: float, remaining: float) -> s
 def explained(
     bisection: int, benchmark: str, good: str, bad: str, culprits: Sequence[Culprit], *, probes: int
 ) -> Message:
-    """What a bisection has ended with; blame words each culprit's reason, naming repository and commit."""
+    """What a bisection has ended with: each culprit's reason, and what its repository says of a commit."""
     summary = "; ".join(culprit.reason for culprit in culprits)
     return {
         "title": summary,
-        "lines": [f"bisection {bisection} of {benchmark} in ({good}, {bad}], {probes} pairs tried"],
+        "lines": [
+            *(
+                f"{culprit.repository} {culprit.commit}: {culprit.info}"
+                for culprit in culprits
+                if culprit.info
+            ),
+            f"bisection {bisection} of {benchmark} in ({good}, {bad}], {probes} pairs tried",
+        ],
     }
 
 

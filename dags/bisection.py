@@ -1,4 +1,4 @@
-"""One run a bisection: open, search, attribute, conclude, deliver.
+"""One run a bisection: open, hours, commits, blame, conclude, deliver.
 
 `airflow dags trigger bisect` takes the oldest alerted incident without a finished bisection; `--conf` names another
 one, or a benchmark with its two ends.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.sdk import Param, TriggerRule, dag, task
+from airflow.sdk import Param, TriggerRule, chain, dag, task
 from stepwatch_operators import BisectionSensor, refusals_fail
 
 from stepwatch import wiring
@@ -33,6 +33,19 @@ WORD = {"type": ["null", "string"], "default": None}
         "policy": Param(
             None, enum=[None, "explore", "comb", "exhaustive"], description="default: as configured"
         ),
+        "pairing": Param(
+            None, enum=[None, "clock", "pinned"], description="which XLA a JAX commit is tried with: clock"
+        ),
+        "fix": Param(**WORD, description="what is held still: xla=jaxlib==0.4.20"),
+        "budget_probes": Param(
+            None, type=["null", "integer"], minimum=1, description="how many pairs may be tried"
+        ),
+        "budget_minutes": Param(
+            None,
+            type=["null", "number"],
+            exclusiveMinimum=0,
+            description="for how long, in minutes of the machine",
+        ),
     },
     tags=["stepwatch"],
     description=__doc__,
@@ -46,17 +59,14 @@ def _bisect() -> None:
 
     @task(task_id="conclude", trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
     def conclude(bisection: dict[str, Any]) -> int:
-        with (
-            refusals_fail(),
-            wiring.service(machine=bisection["machine"], source=bisection["source"]) as place,
-        ):
+        with refusals_fail(), wiring.bisection_service(bisection) as place:
             return len(bisect.conclude(place, bisection["bisection"]))
 
     @task(task_id="give_up", trigger_rule=TriggerRule.ONE_FAILED)
     def give_up(bisection: dict[str, Any] | None) -> None:
         if bisection is None:  # its request was refused: there is nothing to end
             return
-        with wiring.service(machine=bisection["machine"], source=bisection["source"]) as place:
+        with wiring.bisection_service(bisection) as place:
             bisect.give_up(
                 place, bisection["bisection"], "a task of its run failed; the run's page has the log"
             )
@@ -68,14 +78,13 @@ def _bisect() -> None:
 
     bisection = start()
     concluded = conclude(bisection)
+    phases = {"hours": bisect.search_hours, "commits": bisect.search_commits, "blame": bisect.attribute}
     for machine in wiring.machines():
-        search = BisectionSensor(
-            task_id=f"search_{machine}", job=bisect.search, machine=machine, bisection=bisection
-        )
-        attribute = BisectionSensor(
-            task_id=f"attribute_{machine}", job=bisect.attribute, machine=machine, bisection=bisection
-        )
-        search >> attribute >> concluded
+        sensors = [
+            BisectionSensor(task_id=f"{phase}_{machine}", job=job, machine=machine, bisection=bisection)
+            for phase, job in phases.items()
+        ]
+        chain(*sensors, concluded)
     concluded >> [say(), give_up(bisection)]
 
 

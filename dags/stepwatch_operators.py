@@ -82,8 +82,7 @@ class BisectionSensor(BaseSensorOperator):
         del context
         if self.bisection["machine"] != self.machine:
             raise AirflowSkipException(f"this bisection is for the machine {self.bisection['machine']}")
-        where = {"machine": self.machine, "source": self.bisection["source"]}
-        with refusals_fail(), wiring.service(**where) as self._place:
+        with refusals_fail(), wiring.bisection_service(self.bisection) as self._place:
             return self.job(self._place, self.bisection["bisection"])
 
     def on_kill(self) -> None:

@@ -7,14 +7,13 @@ each key means; a test holds the two together.
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_args, get_origin
+from typing import cast, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -23,204 +22,30 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from stepwatch.runners import images
+from stepwatch.sections import (
+    CLONE,
+    KINDS,
+    SECTIONS,
+    BisectionSettings,
+    MachineSettings,
+    Name,
+    ReleasesSettings,
+    RepositoriesSettings,
+    RuleSettings,
+    Section,
+    ShadowSettings,
+    SourceSettings,
+    SuiteSettings,
+    ThresholdSettings,
+    TransportSettings,
+    kind_of,
+)
 
-CLONE = Path(__file__).resolve().parent.parent
 FILE_NAME = "stepwatch.toml"
-KINDS = "'releases' or 'registry'"
-EVERY_GROUP = "all"  # in place of a group of benchmarks
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
 
 
 class ConfigError(Exception):
     """A mistake in the configuration; the message names the file, the key and what is accepted."""
-
-
-def _size(text: str) -> str:
-    if not re.fullmatch(r"[1-9]\d*[bkmg]?", text, re.IGNORECASE):
-        raise ValueError("a number of bytes, or one with k, m or g, such as '8g'")
-    return text
-
-
-Size = Annotated[str, AfterValidator(_size)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class MachineSettings(_Section):
-    """`[machines.NAME]`: where suites run."""
-
-    runner: Literal["local", "docker"] = "local"
-    source: Name | None = None
-    accelerator: str = "cpu"
-    core: int | None = Field(default=None, ge=0)
-    autotuning: Path | None = None
-    control_days: float = Field(default=7, ge=0, le=36500)
-    pool: Name | None = None
-    queue: str | None = None
-    engine: str | None = None
-    devices: tuple[str, ...] = ()
-    memory: Size | None = None
-    shm_size: Size = "1g"
-    keep_images: int = Field(default=5, ge=0)
-
-
-class EarlierSettings(_Section):
-    """An entry of `earlier_requirements`: what stands beside jax through one release."""
-
-    through: Annotated[str, Field(pattern=r"^\d+(\.\d+)*$")]
-    requirements: tuple[str, ...]
-
-
-class ReleasesSettings(_Section):
-    """`[sources.NAME]`: released versions stand in for nightly containers."""
-
-    kind: Literal["releases"] = "releases"
-    ladder: tuple[str, ...] = Field(
-        default=("0.4.30", "0.4.31", "0.4.33", "0.5.0", "0.5.3", "0.10.1", "0.10.2"), min_length=1
-    )
-    requirements: tuple[str, ...] = ("numpy==2.2.6", "scipy==1.15.3")
-    earlier_requirements: tuple[EarlierSettings, ...] = (
-        EarlierSettings(through="0.4.25", requirements=("numpy==1.26.4", "scipy==1.12.0")),
-    )
-    optional: tuple[str, ...] = ()
-    control: str | None = None
-    baseline: str | None = None
-    python: tuple[str, ...] = Field(default=("3.11", "3.12", "3.13"), min_length=1)
-
-
-def _template(text: str) -> str:
-    fault = images.template_fault(text)
-    if fault is not None:
-        raise ValueError(f"a name of images ({fault})")
-    return text
-
-
-Template = Annotated[str, AfterValidator(_template)]
-
-
-class EarlierImageSettings(_Section):
-    """An entry of `earlier_images`: how images were named through one date."""
-
-    through: dt.date
-    image: Template
-
-
-class RegistrySettings(_Section):
-    """`[sources.NAME]`: nightly containers of a registry."""
-
-    kind: Literal["registry"] = "registry"
-    image: Template = images.IMAGE
-    earlier_images: tuple[EarlierImageSettings, ...] = (
-        EarlierImageSettings(through=images.EARLIER_THROUGH, image=images.EARLIER_IMAGE),
-    )
-    container: str = "jax"
-    flavor: str = "jax"
-    platform: str = images.PLATFORM
-    username: str = ""
-    password: str = ""
-    look_back_days: int = Field(default=5, ge=0, le=365)
-    control: str | None = None
-    baseline: str | None = None
-
-
-def _kind(source: Any) -> str:
-    """The kind that a source says that it has; where it says none, releases."""
-    return str(
-        source.get("kind", "releases") if isinstance(source, dict) else getattr(source, "kind", source)
-    )
-
-
-SourceSettings = Annotated[
-    Annotated[ReleasesSettings, Tag("releases")] | Annotated[RegistrySettings, Tag("registry")],
-    Discriminator(_kind),
-]
-
-
-def _expression(text: str) -> str:
-    try:
-        re.compile(text)
-    except (re.error, RecursionError) as error:
-        raise ValueError(f"a regular expression ({error})") from None
-    return text
-
-
-class SuiteSettings(_Section):
-    """`[suites.NAME]`: what is measured."""
-
-    kind: Literal["stepwatch", "asv"] = "stepwatch"
-    folder: Path = CLONE
-    group: str = "core"
-    only: Annotated[str, AfterValidator(_expression)] | None = None
-    size: Literal["smoke", "full"] = "smoke"
-    processes: int | None = Field(default=None, ge=1, le=100)
-    time_limit_s: float = Field(default=600, gt=0)
-
-
-class ThresholdSettings(_Section):
-    """`[thresholds]`: what counts as a step and when people are told."""
-
-    noise: float | None = Field(default=None, gt=0, lt=1)
-    min_effect: float = Field(default=0.003, gt=0, lt=1)
-    confirm_results: int = Field(default=4, ge=1)
-    suspect_change: float = Field(default=0.10, gt=0)
-    drift_change: float = Field(default=0.05, gt=0)
-
-
-class ShadowSettings(_Section):
-    """`[shadow]`: thresholds that are tried beside the live ones."""
-
-    noise: float | None = Field(default=None, gt=0, lt=1)
-    min_effect: float | None = Field(default=None, gt=0, lt=1)
-    confirm_results: int | None = Field(default=None, ge=1)
-    suspect_change: float | None = Field(default=None, gt=0)
-    drift_change: float | None = Field(default=None, gt=0)
-
-
-class RuleSettings(_Section):
-    """An entry of `[[rules]]`: what holds for the series whose benchmark's name with parameters matches."""
-
-    match: Annotated[str, AfterValidator(_expression)]
-    min_effect: float | None = Field(default=None, gt=0, lt=1)
-    confirm_results: int | None = Field(default=None, ge=1)
-    suspect_change: float | None = Field(default=None, gt=0)
-    drift_change: float | None = Field(default=None, gt=0)
-    noise: float | None = Field(default=None, gt=0, lt=1)
-    direction: Literal["both", "regression", "improvement"] | None = None
-    owner: str | None = None
-    mute: bool | None = None
-
-
-class BisectionSettings(_Section):
-    """`[bisection]`: how a range is searched."""
-
-    policy: Literal["explore", "comb", "exhaustive"] = "explore"
-    comb: int = Field(default=4, ge=1)
-    daily_minutes: float | None = Field(default=None, gt=0)
-
-
-class ConsoleSettings(_Section):
-    """`[transports.console]`: messages on standard output."""
-
-    enabled: bool = True
-
-
-class SlackSettings(_Section):
-    """`[transports.slack]`: messages into one channel."""
-
-    enabled: bool = False
-    token: str = ""
-    channel: str = ""
-    base_url: str = "https://slack.com/api/"
-
-
-class TransportSettings(_Section):
-    """`[transports]`: whom we tell."""
-
-    console: ConsoleSettings = ConsoleSettings()
-    slack: SlackSettings = SlackSettings()
 
 
 class Settings(BaseSettings):
@@ -244,6 +69,7 @@ class Settings(BaseSettings):
     rules: tuple[RuleSettings, ...] = ()
     shadow: ShadowSettings = ShadowSettings()
     bisection: BisectionSettings = BisectionSettings()
+    repositories: RepositoriesSettings = RepositoriesSettings()
     transports: TransportSettings = TransportSettings()
 
     @classmethod
@@ -382,20 +208,20 @@ def _refuse_unknown_variables() -> None:
 def _sentence(error: ValidationError, file: Path | None) -> str:
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]
-    registry = location[0] == "sources" and location[2:3] == ["registry"]
+    section: type[Section] = ReleasesSettings
     if location[0] == "sources":
-        if location[2:3] in (["registry"], ["releases"]):
+        if location[2:3] and location[2] in SECTIONS:
+            section = SECTIONS[location[2]]
             del location[2]  # the kind by which its section was chosen
         if first["type"] == "union_tag_invalid":
-            location, first = [*location, "kind"], {**first, "input": _kind(first["input"]), "msg": KINDS}
+            location, first = [*location, "kind"], {**first, "input": kind_of(first["input"]), "msg": KINDS}
     where, key = _place(location, file), ".".join(location)
     if first["type"] == "extra_forbidden":
-        return f"{where}: unknown key {key}; accepted are {', '.join(_keys(location[:-1], RegistrySettings if registry else ReleasesSettings))}"
+        return f"{where}: unknown key {key}; accepted are {', '.join(_keys(location[:-1], section))}"
     if first["type"] == "missing":
         return f"{where}: {'.'.join(location[:-1])} has no {location[-1]}, which must be there"
     if location[-1] == "[key]":
-        section = ".".join(location[:-2])
-        return f"{where}: the name {first['input']!r} in {section} is not accepted; accepted are a-z, 0-9, _, . and -"
+        return f"{where}: the name {first['input']!r} in {'.'.join(location[:-2])} is not accepted; accepted are a-z, 0-9, _, . and -"
     accepted = re.sub(r"^(Input should be|Value error,) | or instance of \w+$", "", first["msg"])
     accepted = re.sub(r"^Tuple should have (.*?) item.*", r"a list of \1", accepted).replace(
         "dictionary", "table"

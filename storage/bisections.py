@@ -4,15 +4,38 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import distinct_on
 
 from stepwatch.core import model
+from stepwatch.core.bisection.candidates import Candidate
 from storage import tables as t
-from storage.rows import Connection, ensure_pair, load_pair, upsert
+from storage.rows import Connection, ensure_pair, load_pairs, upsert
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """How a range is searched: `repositories` are URLs that the request named itself, `fix` what is held still."""
+
+    policy: str
+    pairing: model.Pairing = model.Pairing.CLOCK
+    fix: str | None = None
+    repositories: dict[str, str] = field(default_factory=dict)
+    budget_probes: int | None = None
+    budget_minutes: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sandwich:
+    """Both sides of a boundary measured alternately, one value a process, in `seconds` of the machine; `reason` where there are none."""
+
+    old: tuple[float, ...]
+    new: tuple[float, ...]
+    reason: str | None = None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +50,13 @@ class BisectionRow:
     source: model.Source
     good: str
     bad: str
-    policy: str
-    path: tuple[model.CommitPair, ...]
+    setup: Setup
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def path(self) -> tuple[model.CommitPair, ...]:
+        """The candidates' pairs."""
+        return tuple(each.pair for each in self.candidates)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +67,7 @@ class ProbeRow:
     ratios: tuple[float, ...]
     outcome: model.Outcome
     reason: str | None
+    seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,10 +142,10 @@ def open_bisection(
     *,
     incident_id: int | None,
     series_id: int,
-    path: Sequence[model.CommitPair],
+    path: Sequence[Candidate],
     good: str,
     bad: str,
-    policy: str,
+    setup: Setup,
 ) -> int:
     """A new bisection's id; a second request for an incident attaches to the one that is open."""
     attempt = 1
@@ -129,7 +158,7 @@ def open_bisection(
             return int(found)
         last = sa.select(sa.func.coalesce(sa.func.max(t.bisection.c.attempt), 0)).where(mine)
         attempt = int(connection.execute(last).scalar_one()) + 1
-    pairs = [ensure_pair(connection, pair) for pair in path]
+    pairs = [ensure_pair(connection, each.pair) for each in path]
     values = {
         "incident_id": incident_id,
         "attempt": attempt,
@@ -138,15 +167,20 @@ def open_bisection(
         "bad_pair_id": pairs[-1],
         "good": good,
         "bad": bad,
-        "policy": policy,
+        "policy": setup.policy,
+        "pairing": setup.pairing.value,
+        "fix": setup.fix,
+        "repositories": setup.repositories,
+        "budget_probes": setup.budget_probes,
+        "budget_minutes": setup.budget_minutes,
     }
     made = connection.execute(sa.insert(t.bisection).values(values).returning(t.bisection.c.id))
     bisection_id = int(made.scalar_one())
     connection.execute(
         sa.insert(t.candidate),
         [
-            {"bisection_id": bisection_id, "position": position, "pair_id": pair}
-            for position, pair in enumerate(pairs)
+            {"bisection_id": bisection_id, "position": position, "pair_id": pair, "hour": each.hour}
+            for position, (pair, each) in enumerate(zip(pairs, path, strict=True))
         ],
     )
     return bisection_id
@@ -168,10 +202,11 @@ def load_bisection(connection: Connection, bisection_id: int) -> BisectionRow | 
     if row is None:
         return None
     path = connection.execute(
-        sa.select(t.candidate.c.pair_id)
+        sa.select(t.candidate.c.pair_id, t.candidate.c.hour)
         .where(t.candidate.c.bisection_id == bisection_id, t.candidate.c.position.is_not(None))
         .order_by(t.candidate.c.position)
-    )
+    ).all()
+    pairs = load_pairs(connection, [each.pair_id for each in path])
     return BisectionRow(
         id=row.id,
         incident_id=row.incident_id,
@@ -181,8 +216,15 @@ def load_bisection(connection: Connection, bisection_id: int) -> BisectionRow | 
         source=model.Source(kind=model.SourceKind(row.kind), name=row.source),
         good=row.good,
         bad=row.bad,
-        policy=row.policy,
-        path=tuple(load_pair(connection, each.pair_id) for each in path),
+        setup=Setup(
+            policy=row.policy,
+            pairing=model.Pairing(row.pairing),
+            fix=row.fix,
+            repositories=row.repositories,
+            budget_probes=row.budget_probes,
+            budget_minutes=row.budget_minutes,
+        ),
+        candidates=tuple(Candidate(pair=pairs[each.pair_id], hour=each.hour) for each in path),
     )
 
 
@@ -226,15 +268,56 @@ def probes(connection: Connection, bisection_id: int) -> list[ProbeRow]:
         .where(t.candidate.c.bisection_id == bisection_id, t.probe.c.outcome.is_not(None))
         .order_by(t.candidate.c.position.nulls_last(), t.probe.c.id)
     )
+    rows = connection.execute(query).all()
+    pairs = load_pairs(connection, [row.pair_id for row in rows])
     return [
         ProbeRow(
-            pair=load_pair(connection, row.pair_id),
+            pair=pairs[row.pair_id],
             ratios=tuple(row.ratios),
             outcome=model.Outcome(row.outcome),
             reason=row.reason,
+            seconds=row.seconds,
         )
-        for row in connection.execute(query)
+        for row in rows
     ]
+
+
+def save_sandwich(
+    connection: Connection,
+    bisection_id: int,
+    after: model.CommitPair,
+    through: model.CommitPair,
+    found: Sandwich,
+) -> None:
+    """Store what both sides of a boundary gave side by side, in place of a shorter look."""
+    keys = {
+        "bisection_id": bisection_id,
+        "after_pair_id": ensure_pair(connection, after),
+        "through_pair_id": ensure_pair(connection, through),
+    }
+    values = {
+        "old": list(found.old),
+        "new": list(found.new),
+        "reason": found.reason,
+        "seconds": found.seconds,
+    }
+    upsert(connection, t.sandwich, keys, values)
+
+
+def sandwiches(
+    connection: Connection, bisection_id: int
+) -> dict[tuple[model.CommitPair, model.CommitPair], Sandwich]:
+    """What has been measured side by side, by the two pairs."""
+    rows = connection.execute(
+        sa.select(t.sandwich).where(t.sandwich.c.bisection_id == bisection_id).order_by(t.sandwich.c.id)
+    ).all()
+    pairs = load_pairs(connection, [at for row in rows for at in (row.after_pair_id, row.through_pair_id)])
+    return {
+        (pairs[row.after_pair_id], pairs[row.through_pair_id]): Sandwich(
+            old=tuple(row.old), new=tuple(row.new), reason=row.reason, seconds=row.seconds
+        )
+        for row in rows
+    }
 
 
 def finish_bisection(
@@ -264,8 +347,16 @@ def finish_bisection(
             "through": culprit.through,
             "partners": list(culprit.partners),
             "change": culprit.change,
+            "low": culprit.low,
+            "high": culprit.high,
             "baseline": culprit.baseline,
             "reason": culprit.reason,
+            "author": culprit.info and culprit.info.author,
+            "committed_at": culprit.info and culprit.info.committed_at,
+            "subject": culprit.info and culprit.info.subject,
+            "url": culprit.info and culprit.info.url,
+            "old": list(culprit.old),
+            "new": list(culprit.new),
         }
         for position, culprit in enumerate(culprits)
     ]

@@ -102,13 +102,13 @@ def bisection(connection: Connection, bisection_id: int) -> dict[str, Any] | Non
         "bad": row["bad"],
         "culprits": read(
             connection,
-            "select kind, repository, commit, after, through, partners, change, baseline, reason"
-            " from reporting.culprits where bisection_id = :id order by position",
+            "select kind, repository, commit, after, through, partners, change, low, high, baseline, reason, author,"
+            " committed_at, subject, url, old, new from reporting.culprits where bisection_id = :id order by position",
             id=bisection_id,
         ),
         "probes": read(
             connection,
-            "select jax, xla, outcome, value, repeats, reason from reporting.probes"
+            "select jax, xla, hour, outcome, value, repeats, reason from reporting.probes"
             " where bisection_id = :id order by position nulls last, probe_id",
             id=bisection_id,
         ),

@@ -6,7 +6,7 @@ processes may do it at once, and what is there already is not locked, so they ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -124,27 +124,32 @@ def machine_id(connection: Connection, name: str) -> int:
     return int(connection.execute(sa.select(t.machine.c.id).where(t.machine.c.name == name)).scalar_one())
 
 
+def load_pairs(connection: Connection, pair_ids: Collection[int]) -> dict[int, model.CommitPair]:
+    """The pairs with these ids."""
+    jax, xla = t.revision.alias("jax"), t.revision.alias("xla")
+    rows = connection.execute(
+        sa.select(
+            t.pair.c.id,
+            jax.c.ref.label("jax_ref"),
+            jax.c.committed_at.label("jax_at"),
+            xla.c.ref.label("xla_ref"),
+            xla.c.committed_at.label("xla_at"),
+        )
+        .select_from(t.pair.join(jax, jax.c.id == t.pair.c.jax_id).join(xla, xla.c.id == t.pair.c.xla_id))
+        .where(t.pair.c.id.in_(pair_ids))
+    )
+    return {
+        row.id: model.CommitPair(
+            jax=model.Revision(repository=model.JAX, ref=row.jax_ref, committed_at=row.jax_at),
+            xla=model.Revision(repository=model.XLA, ref=row.xla_ref, committed_at=row.xla_at),
+        )
+        for row in rows
+    }
+
+
 def load_pair(connection: Connection, pair_id: int) -> model.CommitPair:
     """The pair with this id."""
-    jax, xla = t.revision.alias("jax"), t.revision.alias("xla")
-    row = (
-        connection.execute(
-            sa.select(
-                jax.c.ref.label("jax_ref"),
-                jax.c.committed_at.label("jax_at"),
-                xla.c.ref.label("xla_ref"),
-                xla.c.committed_at.label("xla_at"),
-            )
-            .select_from(t.pair.join(jax, jax.c.id == t.pair.c.jax_id).join(xla, xla.c.id == t.pair.c.xla_id))
-            .where(t.pair.c.id == pair_id)
-        )
-        .mappings()
-        .one()
-    )
-    return model.CommitPair(
-        jax=model.Revision(repository=model.JAX, ref=row["jax_ref"], committed_at=row["jax_at"]),
-        xla=model.Revision(repository=model.XLA, ref=row["xla_ref"], committed_at=row["xla_at"]),
-    )
+    return load_pairs(connection, [pair_id])[pair_id]
 
 
 def load_series(connection: Connection, series_id: int) -> model.Series:

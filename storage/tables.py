@@ -10,11 +10,12 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, DOUBLE_PRECISION, SMALLINT
 
 from stepwatch.core import model
-from storage import follow_up
+from storage import follow_up, searches
 from storage.columns import document, identity, metadata, number, numbers, one_of, ref, text, texts, time
 
-OPEN_BISECTION = "open"
 label, remark, failure = follow_up.label, follow_up.remark, follow_up.failure
+bisection, candidate, probe = searches.bisection, searches.candidate, searches.probe
+sandwich, culprit, OPEN_BISECTION = searches.sandwich, searches.culprit, searches.OPEN_BISECTION
 
 source = sa.Table(
     "source",
@@ -211,82 +212,6 @@ evidence = sa.Table(
     sa.UniqueConstraint("recheck_id", "series_id"),
     sa.CheckConstraint("(verdict is null) = (decided_at is null)", name="decided_has_verdict"),
     one_of("verdict", model.Verdict, nullable=True),
-)
-
-bisection = sa.Table(
-    "bisection",
-    metadata,
-    identity(),
-    ref("incident_id", "incident", nullable=True),
-    sa.Column("attempt", sa.Integer, nullable=False),
-    ref("series_id", "series"),
-    ref("good_pair_id", "pair"),
-    ref("bad_pair_id", "pair"),
-    text("good"),
-    text("bad"),
-    text("policy"),
-    sa.Column("state", sa.Text, nullable=False, server_default=OPEN_BISECTION),
-    text("reason", nullable=True),
-    time("opened_at", now=True),
-    time("finished_at", nullable=True),
-    sa.CheckConstraint("state in ('open', 'finished', 'failed', 'cancelled')", name="state_known"),
-    sa.CheckConstraint("(state = 'open') = (finished_at is null)", name="ended_has_time"),
-    sa.CheckConstraint("good_pair_id <> bad_pair_id", name="range_not_empty"),
-)
-sa.Index(
-    "ix_bisection_one_open_an_incident",
-    bisection.c.incident_id,
-    unique=True,
-    postgresql_where=bisection.c.state == OPEN_BISECTION,
-)
-
-candidate = sa.Table(
-    "candidate",
-    metadata,
-    identity(),
-    ref("bisection_id", "bisection"),
-    sa.Column("position", sa.Integer, nullable=True),  # null: a crossed pair, which blame asked for
-    ref("pair_id", "pair"),
-    sa.UniqueConstraint("bisection_id", "position"),
-    sa.UniqueConstraint("bisection_id", "pair_id"),
-)
-
-probe = sa.Table(
-    "probe",
-    metadata,
-    identity(),
-    ref("candidate_id", "candidate"),
-    text("outcome", nullable=True),
-    text("reason", nullable=True),
-    numbers("ratios"),
-    number("value"),
-    time("started_at", now=True),
-    time("finished_at", nullable=True),
-    sa.Column(
-        "seconds", DOUBLE_PRECISION, nullable=False, server_default="0"
-    ),  # of the machine, all repeats together
-    sa.UniqueConstraint("candidate_id"),
-    sa.CheckConstraint("outcome is distinct from 'ok' or cardinality(ratios) > 0", name="no_empty_sample"),
-    one_of("outcome", model.Outcome, nullable=True),
-)
-
-culprit = sa.Table(
-    "culprit",
-    metadata,
-    identity(),
-    ref("bisection_id", "bisection"),
-    sa.Column("position", sa.Integer, nullable=False),
-    text("kind"),
-    text("repository", nullable=True),
-    text("commit", nullable=True),
-    text("after"),
-    text("through"),
-    sa.Column("partners", ARRAY(sa.Text), nullable=False),
-    number("change"),
-    number("baseline"),
-    text("reason"),
-    sa.UniqueConstraint("bisection_id", "position"),
-    one_of("kind", model.CulpritKind),
 )
 
 run = sa.Table(

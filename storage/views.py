@@ -190,7 +190,8 @@ VIEWS = {
     """,
     "bisections": """
         select bisection.id as bisection_id, bisection.incident_id, bisection.state, bisection.good, bisection.bad,
-               bisection.policy, series.benchmark, series.params, machine.name as machine, bisection.opened_at,
+               bisection.policy, bisection.pairing, bisection.fix, bisection.budget_probes, bisection.budget_minutes,
+               series.benchmark, series.params, machine.name as machine, bisection.opened_at,
                bisection.finished_at, bisection.reason,
                (select count(*) from probe join candidate on candidate.id = probe.candidate_id
                 where candidate.bisection_id = bisection.id) as probes
@@ -201,7 +202,7 @@ VIEWS = {
     "probes": """
         select candidate.bisection_id, probe.id as probe_id, candidate.position, jax.ref as jax, xla.ref as xla,
                probe.outcome, probe.reason, probe.value, cardinality(probe.ratios) as repeats, probe.ratios,
-               probe.started_at, probe.finished_at
+               candidate.hour, probe.seconds, probe.started_at, probe.finished_at
         from probe
         join candidate on candidate.id = probe.candidate_id
         join pair on pair.id = candidate.pair_id
@@ -210,8 +211,9 @@ VIEWS = {
     """,
     "culprits": """
         select culprit.bisection_id, bisection.incident_id, culprit.position, culprit.kind, culprit.repository,
-               culprit.commit, culprit.after, culprit.through, culprit.partners, culprit.change, culprit.baseline,
-               culprit.reason
+               culprit.commit, culprit.after, culprit.through, culprit.partners, culprit.change, culprit.low,
+               culprit.high, culprit.baseline, culprit.reason, culprit.author, culprit.committed_at, culprit.subject,
+               culprit.url, culprit.old, culprit.new
         from culprit
         join bisection on bisection.id = culprit.bisection_id
     """,

@@ -11,6 +11,10 @@ from stepwatch.core import model
 from storage import tables as t
 from storage.rows import Connection
 
+BUILT = [
+    model.SourceKind.RELEASES.value,
+    model.SourceKind.COMMITS.value,
+]  # of the others nothing can be built
 ATTEMPTS = 3  # an incident whose searches failed this often waits for a person
 
 
@@ -36,7 +40,7 @@ def waiting_incidents(connection: Connection) -> list[int]:
         sa.select(t.incident.c.id)
         .join(t.source)
         .where(
-            t.source.c.kind == model.SourceKind.RELEASES.value,  # of the others nothing can be built
+            t.source.c.kind.in_(BUILT),
             t.incident.c.direction != model.Direction.DRIFT.value,  # no commit did it
             ~done.exists(),
             heard.exists(),
@@ -80,13 +84,14 @@ def by_priority(connection: Connection, waiting: Sequence[int]) -> list[tuple[in
 
 
 def machine_minutes(connection: Connection, machine: str, *, hours: float = 24) -> float:
-    """How many minutes of a machine the probes have taken that ended in the last `hours`."""
-    query = (
-        sa.select(sa.func.coalesce(sa.func.sum(t.probe.c.seconds), 0) / 60)
-        .select_from(t.probe.join(t.candidate).join(t.bisection).join(t.series).join(t.machine))
-        .where(
-            t.machine.c.name == machine,
-            t.probe.c.finished_at > sa.func.now() - dt.timedelta(hours=hours),
+    """How many minutes of a machine the probes and sandwiches have taken that ended in the last `hours`."""
+    began = sa.func.now() - dt.timedelta(hours=hours)
+    minutes = 0.0
+    for each, tables in ((t.probe, t.probe.join(t.candidate)), (t.sandwich, t.sandwich)):
+        query = (
+            sa.select(sa.func.coalesce(sa.func.sum(each.c.seconds), 0) / 60)
+            .select_from(tables.join(t.bisection).join(t.series).join(t.machine))
+            .where(t.machine.c.name == machine, each.c.finished_at > began)
         )
-    )
-    return float(connection.execute(query).scalar_one())
+        minutes += float(connection.execute(query).scalar_one())
+    return minutes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from worlds import (
     RANK8,
     WHILE,
     KilledError,
+    ScriptedNights,
     ScriptedRunner,
     ask,
     emptied,
@@ -25,13 +28,16 @@ from worlds import (
 )
 
 from stepwatch import wiring
-from stepwatch.core.model import Culprit, CulpritKind, Outcome
+from stepwatch.core.model import CommitInfo, Culprit, CulpritKind, Outcome, Verdict
 from stepwatch.jobs import bisect
 from stepwatch.jobs.deliver import deliver
 from stepwatch.jobs.open_bisection import RefusedError, locate, open_bisection
+from stepwatch.jobs.probe import verdicts
 from stepwatch.jobs.workplace import Workplace
 from stepwatch.runners.protocol import Failure
-from stepwatch.settings import BisectionSettings, Settings
+from stepwatch.sections import BisectionSettings
+from stepwatch.settings import Settings
+from storage import reading
 from storage.rows import Database
 from storage.waiting import ATTEMPTS, by_priority, machine_minutes, waiting_incidents
 
@@ -70,7 +76,7 @@ def start(place: Workplace, **conf: Any) -> int:
 
 
 def carry_out(place: Workplace, bisection: int) -> tuple[Culprit, ...]:
-    for phase in (bisect.search, bisect.attribute):
+    for phase in (bisect.search_hours, bisect.search_commits, bisect.attribute):
         while not phase(place, bisection):
             pass
     return bisect.conclude(place, bisection)
@@ -233,7 +239,7 @@ class TestOnce:
         with pytest.raises(RefusedError, match=f"the search of bisection {number} is not done"):
             bisect.conclude(watched, number)
         assert ask(watched.database, "select state from reporting.bisections") == [("open",)]
-        while not bisect.search(watched, number):
+        while not bisect.search_commits(watched, number):
             pass
         with pytest.raises(RefusedError, match="is not done"):
             bisect.conclude(watched, number)
@@ -288,12 +294,12 @@ class TestCancel:
         number = start(watched)
         runner.dies_after = len(runner.measured) + 4
         with pytest.raises(KilledError):
-            bisect.search(watched, number)
+            bisect.search_commits(watched, number)
         runner.dies_after = None
         assert bisect.cancel(watched.database, number)
         assert not bisect.cancel(watched.database, number)
         before = list(runner.measured)
-        for phase in (bisect.search, bisect.attribute):
+        for phase in (bisect.search_hours, bisect.search_commits, bisect.attribute):
             with pytest.raises(RefusedError, match=f"bisection {number} was cancelled"):
                 phase(watched, number)
         assert runner.measured == before
@@ -302,7 +308,7 @@ class TestCancel:
 
     def test_what_was_cancelled_before_its_end_says_nothing(self, watched: Workplace) -> None:
         number = start(watched)
-        while not (bisect.search(watched, number) and bisect.attribute(watched, number)):
+        while not (bisect.search_commits(watched, number) and bisect.attribute(watched, number)):
             pass
         bisect.cancel(watched.database, number)
         bisect.conclude(watched, number)
@@ -318,7 +324,7 @@ class TestCancel:
             outcome=Outcome.CANCELLED, reason="cancelled while it ran"
         )
         with pytest.raises(RefusedError, match="cancelled while it was measured"):
-            bisect.search(watched, number)
+            bisect.search_commits(watched, number)
         assert ask(watched.database, "select outcome from probe") == [(None,)]
         runner.odd.clear()
         assert carry_out(watched, number)[0].commit == "0.10.2"
@@ -363,7 +369,9 @@ class TestRefused:
         with pytest.raises(RefusedError, match="was imported; its nights can't be run"):
             start(watched, **REQUEST)
 
-    @pytest.mark.parametrize("job", [bisect.search, bisect.attribute, bisect.conclude])
+    @pytest.mark.parametrize(
+        "job", [bisect.search_hours, bisect.search_commits, bisect.attribute, bisect.conclude]
+    )
     def test_one_that_does_not_exist(self, place: Workplace, job: Callable[[Workplace, int], object]) -> None:
         with pytest.raises(RefusedError, match="there is no bisection 77"):
             job(place, 77)
@@ -406,3 +414,125 @@ class TestEnds:
             )
         with pytest.raises(RefusedError, match=r"0\.10\.1 can't be an end: taken back"):
             start(watched, **REQUEST)
+
+
+FURTHER = {"benchmark": RANK8, "good": "0.5.3", "bad": "0.10.2"}
+
+
+class TestSideBySide:
+    """0.10.1 makes it faster, 0.10.2 slower: the second boundary is far from the reference, 0.5.3."""
+
+    @pytest.fixture
+    def further(self, place: Workplace) -> Workplace:
+        play_ladder(place, LADDER[-3:])
+        return place
+
+    def test_both_sides_of_a_boundary_are_measured_alternately(
+        self, further: Workplace, runner: ScriptedRunner
+    ) -> None:
+        found = carry_out(further, start(further, **FURTHER))
+        assert [(one.kind, one.through) for one in found] == [
+            (CulpritKind.RANGE, "0.10.1"),  # nothing is crossed there
+            (CulpritKind.COMMIT, "0.10.2"),
+        ]
+        beside = [(pair, name) for pair, name in runner.measured if name.startswith("sandwich")]
+        old, new = str(pair_of("0.10.1", "0.10.1")), str(pair_of("0.10.2", "0.10.2"))
+        assert [pair for pair, _ in beside[:6]] == [old, new, new, old, old, new]
+        culprit = found[1]
+        assert culprit.change is not None
+        assert culprit.low is not None
+        assert culprit.high is not None
+        assert culprit.low <= culprit.change <= culprit.high
+        assert len(culprit.old) == len(culprit.new) == len(beside) // 2
+        stored = reading_of(further, 1)["culprits"][1]
+        assert (stored["old"], stored["low"]) == (list(culprit.old), culprit.low)
+
+    def test_what_is_not_there_again_side_by_side_names_nobody(
+        self, further: Workplace, runner: ScriptedRunner
+    ) -> None:
+        runner.odd["sandwich"] = {RANK8: 1.0}
+        culprit = carry_out(further, start(further, **FURTHER))[1]
+        assert culprit.kind is CulpritKind.RANGE
+        assert (culprit.repository, culprit.commit) == (None, None)
+        assert "measured once more, side by side, they can't be told apart: " in culprit.reason
+
+    def test_what_can_not_be_measured_again_names_nobody(
+        self, further: Workplace, runner: ScriptedRunner
+    ) -> None:
+        runner.odd["sandwich"] = Failure(outcome=Outcome.BENCHMARK_FAILED, reason="no memory")
+        culprit = carry_out(further, start(further, **FURTHER))[1]
+        assert culprit.kind is CulpritKind.RANGE
+        assert culprit.reason.endswith("they can't be told apart: no memory")
+
+    def test_killed_in_it_it_goes_on(self, further: Workplace, runner: ScriptedRunner) -> None:
+        number, found = start(further, **FURTHER), ()
+        for _ in range(200):
+            runner.dies_after = len(runner.measured) + 1
+            with contextlib.suppress(KilledError):
+                found = carry_out(further, number)
+                break
+        assert found[1].commit == "0.10.2"
+        assert len(probed(runner)) == len(set(probed(runner)))
+
+
+class TestBudget:
+    def test_its_probes_are_counted(self, watched: Workplace) -> None:
+        (culprit,) = carry_out(watched, start(watched, **REQUEST, budget_probes=2))
+        assert culprit.kind is CulpritKind.RANGE
+        assert culprit.reason.endswith("the budget of 2 probes is used up")
+        assert ask(watched.database, "select count(*) from probe") == [(2,)]
+        (culprit,) = carry_out(watched, start(watched, **REQUEST, budget_probes=1))
+        assert (culprit.kind, culprit.reason) == (CulpritKind.RANGE, "the budget of 1 probes is used up")
+        (culprit,) = carry_out(watched, start(watched, **REQUEST, budget_probes=20))
+        assert culprit.commit == "0.10.2"
+
+    def test_its_minutes_are_those_of_the_machine(self, watched: Workplace) -> None:
+        number = start(watched, **REQUEST, budget_minutes=30)
+        with watched.database.begin() as connection:
+            connection.exec_driver_sql("alter table probe alter column seconds set default 1200")
+        try:
+            (culprit,) = carry_out(watched, number)
+        finally:
+            with watched.database.begin() as connection:
+                connection.exec_driver_sql("alter table probe alter column seconds set default 0")
+        assert culprit.reason.endswith("the budget of 30 minutes is used up")
+        assert ask(watched.database, "select count(*) from probe") == [(2,)]
+
+
+def test_a_culprit_is_told_with_what_its_repository_says(
+    schema: Database, tmp_path: Path, runner: ScriptedRunner
+) -> None:
+    at = dt.datetime(2026, 3, 4, 5, 6, tzinfo=dt.UTC)
+    info = CommitInfo(author="Ada", committed_at=at, subject="Faster, surely", url="https://example.org/c/1")
+    place = workplace(emptied(schema), tmp_path, runner, ScriptedNights(about={("xla", "0.10.2"): info}))
+    play_ladder(place, LADDER[-2:])
+    (culprit,) = carry_out(place, start(place))
+    assert culprit.info == info
+    assert deliver(place.database, place.transports, print).sent == 1
+    (thread, told) = recorder(place).said[-1]
+    assert thread is not None
+    assert (
+        told["lines"][0] == "xla 0.10.2: Ada, 2026-03-04 05:06 UTC: Faster, surely (https://example.org/c/1)"
+    )
+    stored = reading_of(place, 1)["culprits"][0]
+    assert [stored[key] for key in ("author", "committed_at", "subject", "url")] == [
+        "Ada",
+        at,
+        "Faster, surely",
+        "https://example.org/c/1",
+    ]
+
+
+def test_what_each_probe_means_beside_the_one_before(watched: Workplace) -> None:
+    carry_out(watched, start(watched))
+    assert verdicts(watched.database, 1) == {
+        ("0.10.1", "0.10.2"): Verdict.BROKEN,
+        ("0.10.2", "0.10.2"): Verdict.DIFFERENT,
+    }
+
+
+def reading_of(place: Workplace, number: int) -> dict[str, Any]:
+    with place.database.begin() as connection:
+        found = reading.bisection(connection, number)
+    assert found is not None
+    return found

@@ -11,7 +11,7 @@ import pytest
 from stepwatch.core.bisection.blame import Answer, Ask, PairTry, blame, distinct
 from stepwatch.core.bisection.candidates import candidates
 from stepwatch.core.bisection.plan import Bracket, Brackets, Next, Observation, Policy, PolicyKind, plan
-from stepwatch.core.model import JAX, XLA, Better, CommitPair, Culprit, CulpritKind, Revision, SourceKind
+from stepwatch.core.model import JAX, XLA, Better, CommitPair, Culprit, CulpritKind, Revision
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 POLICY = Policy(kind=PolicyKind.EXHAUSTIVE)
@@ -38,7 +38,7 @@ def release_step(
     bracket = Bracket(
         after=0, through=2, broken=(1,), ratio=1.0, reason="none of the 1 between can be measured"
     )
-    return blame(path, bracket, seen, policy, SourceKind.RELEASES)
+    return blame(path, bracket, seen, policy)
 
 
 FAST, SLOW = (0.38, 0.9, 1.4, 0.5, 0.6, 0.45, 0.7, 1.0), (4.9, 5.3, 7.2, 5.0, 6.1, 5.2, 5.5, 8.0)
@@ -174,7 +174,8 @@ class World:
     def path(self) -> tuple[CommitPair, ...]:
         good = CommitPair(jax=revision(JAX, "j0", -60), xla=revision(XLA, "x0", -60))
         last = {one.repository: one for one in self.revisions}
-        return candidates(good, CommitPair(jax=last[JAX], xla=last[XLA]), self.revisions)
+        found = candidates(good, CommitPair(jax=last[JAX], xla=last[XLA]), self.revisions)
+        return tuple(one.pair for one in found)
 
     def culprits(self, holes: float = 0.0) -> tuple[Culprit, ...]:
         path = self.path()
@@ -193,7 +194,7 @@ class World:
 
     def blame(self, path: tuple[CommitPair, ...], bracket: Bracket) -> tuple[Culprit, ...]:
         for _ in range(100):
-            step = blame(path, bracket, self.seen, POLICY, SourceKind.LOGS)
+            step = blame(path, bracket, self.seen, POLICY)
             if isinstance(step, Answer):
                 assert step.culprits
                 assert all(one.reason for one in step.culprits)
@@ -306,7 +307,7 @@ def test_broken_commits_of_one_repository_stay_a_range_with_the_reasons() -> Non
     bracket = Bracket(
         after=0, through=3, broken=(1, 2), ratio=2.0, reason="none of the 2 between can be measured"
     )
-    answer = blame(path, bracket, seen, POLICY, SourceKind.REGISTRY)
+    answer = blame(path, bracket, seen, POLICY)
     assert isinstance(answer, Answer)
     (culprit,) = answer.culprits
     assert (culprit.kind, culprit.repository, culprit.after, culprit.through) == (

@@ -5,7 +5,13 @@ import datetime as dt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwatch.core.bisection.candidates import applied, candidates, changes
+from stepwatch.core.bisection.candidates import (
+    Candidate,
+    applied,
+    candidates,
+    changes,
+    pinned_candidates,
+)
 from stepwatch.core.model import JAX, XLA, CommitPair, Revision
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -19,22 +25,42 @@ def pair(jax: str, xla: str, hour: float = 0) -> CommitPair:
     return CommitPair(jax=revision(JAX, jax, hour), xla=revision(XLA, xla, hour))
 
 
-def printed(path: tuple[CommitPair, ...]) -> list[str]:
-    return [f"{one.jax.ref} {one.xla.ref}" for one in path]
+def printed(path: tuple[Candidate, ...]) -> list[str]:
+    return [f"{one.pair.jax.ref} {one.pair.xla.ref}" for one in path]
 
 
-def test_the_worked_example() -> None:
-    revisions = [
-        revision(JAX, "j1", 1),
-        revision(JAX, "j3", 3),
-        revision(XLA, "x1", 1),
-        revision(XLA, "x2", 2),
-    ]
-    bad = CommitPair(jax=revisions[1], xla=revisions[3])
-    path = candidates(pair("j0", "x0"), bad, revisions)
-    assert printed(path) == ["j0 x0", "j0 x1", "j1 x1", "j1 x2", "j3 x2"]
-    assert [str(one) for one in changes(path, 1, 3)] == ["jax@j1", "xla@x2"]
-    assert changes(path, 2, 2) == ()
+def marked(path: tuple[Candidate, ...]) -> str:
+    """As the module's worked examples are written."""
+    return " | ".join(
+        f"{text}{'*' if one.hour else ''}" for text, one in zip(printed(path), path, strict=True)
+    )
+
+
+JAX_LINE = [revision(JAX, "j1", 1), revision(JAX, "j2", 2.5), revision(JAX, "j3", 3)]
+XLA_LINE = [revision(XLA, "x1", 1), revision(XLA, "x2", 2)]
+BAD = CommitPair(jax=JAX_LINE[-1], xla=XLA_LINE[-1])
+
+
+def test_the_worked_examples() -> None:
+    path = candidates(pair("j0", "x0"), BAD, [*JAX_LINE, *XLA_LINE])
+    assert marked(path) == "j0 x0* | j0 x1 | j1 x1* | j1 x2 | j2 x2* | j3 x2*"
+    assert path[2].hour == START + dt.timedelta(hours=1)
+    pairs = [one.pair for one in path]
+    assert [str(one) for one in changes(pairs, 1, 3)] == ["jax@j1", "xla@x2"]
+    assert changes(pairs, 2, 2) == ()
+    pins = {"j1": "x0", "j2": "x2", "j3": "x2"}
+    path = pinned_candidates(pair("j0", "x0"), BAD, [*XLA_LINE, *JAX_LINE], pins)
+    assert marked(path) == "j0 x0* | j1 x0* | j1 x1 | j1 x2 | j2 x2* | j3 x2*"
+
+
+def test_a_pin_outside_the_ends_is_the_nearer_end() -> None:
+    pins = {"j1": "older", "j2": None, "j3": "x1"}
+    path = pinned_candidates(pair("j0", "x0"), BAD, [*XLA_LINE, *JAX_LINE], pins)
+    assert printed(path) == ["j0 x0", "j1 x0", "j2 x0", "j2 x1", "j3 x1", "j3 x2"]
+    assert path[-1].pair == BAD
+    pins["j2"] = "x2"  # what is pinned never goes back on the path: each of XLA's is applied once
+    path = pinned_candidates(pair("j0", "x0"), BAD, [*XLA_LINE, *JAX_LINE], pins)
+    assert printed(path) == ["j0 x0", "j1 x0", "j1 x1", "j1 x2", "j2 x2", "j3 x2"]
 
 
 def test_a_release_is_one_revision_of_each_repository() -> None:
@@ -58,7 +84,7 @@ def test_ends_that_are_not_in_the_history_stand_at_their_times() -> None:
     bad = CommitPair(jax=revision(JAX, "side", 3.5), xla=revision(XLA, "x0", 1.5))
     path = candidates(pair("other", "x0", 1.5), bad, revisions)
     assert printed(path) == ["other x0", "j2 x0", "j3 x0", "side x0"]
-    assert path[-1] == bad
+    assert path[-1].pair == bad
 
 
 def test_a_commit_time_that_goes_backwards_keeps_the_history() -> None:
@@ -86,7 +112,7 @@ def test_every_revision_is_applied_once_in_its_order(jax_hours: list[int], xla_h
     jax = [revision(JAX, f"j{i}", hour) for i, hour in enumerate([0, *jax_hours])]
     xla = [revision(XLA, f"x{i}", hour) for i, hour in enumerate([0, *xla_hours])]
     good, bad = CommitPair(jax=jax[0], xla=xla[0]), CommitPair(jax=jax[-1], xla=xla[-1])
-    path = candidates(good, bad, [*xla, *jax])
+    path = [one.pair for one in candidates(good, bad, [*xla, *jax])]
     assert (path[0], path[-1]) == (good, bad)
     applied_ = changes(path, 0, len(path) - 1)
     assert [one for one in applied_ if one.repository == JAX] == jax[1:]

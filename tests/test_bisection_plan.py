@@ -4,7 +4,9 @@ import dataclasses
 import itertools
 import random
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +22,11 @@ from stepwatch.core.bisection.plan import (
     PolicyKind,
     Stretch,
     Try,
+    hours_of,
     plan,
+    plan_commits,
+    plan_hours,
+    still_to_try,
 )
 from stepwatch.core.model import Better, CulpritKind, Verdict
 
@@ -269,3 +275,64 @@ def test_slow_processes_hide_and_invent_next_to_nothing() -> None:
     assert missed <= 2  # of 400
     assert false <= 2
     assert wide <= 4
+
+
+class TestHours:
+    LEVELS: ClassVar = stairs(40, [7, 29], [1.5, 1.5])
+    HOURS: ClassVar = hours_of([at % 5 == 4 for at in range(40)])
+
+    def search(self, world: World, *, commits: bool, built: Sequence[int] = ()) -> Brackets | GiveUp:
+        look = plan_commits if commits else plan_hours
+        while isinstance(step := look(self.HOURS, world.seen, Policy(), built=built), Next):
+            for one in step.tries:
+                world.measure(one)
+        return step
+
+    def test_only_pairs_that_end_an_hour_are_tried_until_the_hours_are_known(self) -> None:
+        world = World(self.LEVELS)
+        assert ends(self.search(world, commits=False)) == [(4, 9), (24, 29)]
+        assert set(world.seen) <= set(self.HOURS)
+        tried = set(world.seen)
+        assert ends(self.search(world, commits=True)) == [(6, 7), (28, 29)]
+        assert world.seen.keys() - tried <= {5, 6, 7, 8, 25, 26, 27, 28}  # inside those two hours alone
+
+    def test_a_broken_hour_leaves_its_neighbours_commits_to_the_second_level(self) -> None:
+        world = World(self.LEVELS, broken={4, 9})
+        (first, _) = ends(self.search(world, commits=False))
+        assert first == (0, 14)
+        assert ends(self.search(world, commits=True)) == [(6, 7), (28, 29)]
+
+    def test_a_pair_whose_build_is_at_hand_splits_its_interval(self) -> None:
+        world = World(stairs(33, [3], [1.5]))
+        world.measure(Try(position=0, repeats=5))
+        world.measure(Try(position=32, repeats=5))
+        for built, asked in (((10,), 10), ((7, 25), 16), ((22, 9), 22), ((), 16)):
+            step = plan(33, world.seen, Policy(), built=built)
+            assert isinstance(step, Next)
+            assert [one.position for one in step.tries] == [asked]
+
+    def test_with_nothing_left_to_spend_the_answer_is_what_is_known(self) -> None:
+        world = World(self.LEVELS)
+        why = "the budget of 3 probes is used up"
+        empty = plan_commits(self.HOURS, {}, Policy(), stop=why)
+        assert empty == GiveUp(kind=CulpritKind.RANGE, reason=why)
+        for at in (0, 19, 39):
+            world.measure(Try(position=at, repeats=5))
+        found = plan_commits(self.HOURS, world.seen, Policy(), stop=why)
+        assert ends(found) == [(0, 19), (19, 39)]
+        assert isinstance(found, Brackets)
+        assert {one.reason for one in found.brackets} == {why}
+
+    def test_what_is_left_is_about_the_halvings_of_each_gap(self) -> None:
+        world = World(stairs(33, [3], [1.5]))
+        assert still_to_try(plan(33, {}, Policy()), {}, 33) == 8
+        tried = [0, 32]
+        for at in tried:
+            world.measure(Try(position=at, repeats=5))
+        left = []
+        while isinstance(step := plan(33, world.seen, Policy()), Next):
+            left.append(still_to_try(step, world.seen, 33))
+            for one in step.tries:
+                world.measure(one)
+        assert left == [5, 4, 3, 2, 1]
+        assert still_to_try(step, world.seen, 33) == 0

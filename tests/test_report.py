@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from stepwatch.core import model as m
+from stepwatch.core.bisection.candidates import Candidate
 from stepwatch.core.rules import Rulebook
 from stepwatch.jobs import charts
 from stepwatch.jobs.charts import Scale, chart
@@ -163,10 +164,10 @@ def store_search(database: Database, incident_id: int | None) -> None:
             connection,
             incident_id=incident_id,
             series_id=1,
-            path=[pair("4", "4"), pair("6", "4"), pair("6", "6")],
+            path=[Candidate(pair=each) for each in (pair("4", "4"), pair("6", "4"), pair("6", "6"))],
             good="4",
             bad="6",
-            policy="explore",
+            setup=bisections.Setup(policy="explore"),
         )
         for tried, ratios, reason in (
             (pair("4", "4"), (1.0, 1.02), None),

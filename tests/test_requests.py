@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepwatch.core.bisection.plan import PolicyKind
-from stepwatch.core.requests import KEYS, POLICIES, BisectionRequest, parse_date, parse_pair, parse_request
+from stepwatch.core.requests import CHOICES, KEYS, BisectionRequest, parse_date, parse_pair, parse_request
 
 RANGE = {"benchmark": "b", "good": "0.10.1", "bad": "0.10.2"}
 
@@ -37,7 +38,10 @@ def test_what_is_understood(conf: dict[str, Any], expected: BisectionRequest) ->
     [
         (
             {"zeta": 1, "alpha": 2},
-            "unknown key alpha, zeta; accepted are incident, benchmark, good, bad, machine, source, policy",
+            (
+                "unknown key alpha, zeta; accepted are incident, benchmark, good, bad, machine, source, policy,"
+                " pairing, fix, budget_probes, budget_minutes"
+            ),
         ),
         ({"incident": "3"}, "incident = '3' is not accepted; accepted is the number of an incident"),
         ({"incident": True}, "incident = True is not accepted; accepted is the number of an incident"),
@@ -53,6 +57,21 @@ def test_what_is_understood(conf: dict[str, Any], expected: BisectionRequest) ->
             {"incident": 1, "good": "x"},
             "incident goes without benchmark, good and bad: an incident has them",
         ),
+        (
+            {"pairing": "both"},
+            "pairing = 'both' is not accepted; accepted is one of clock, pinned",
+        ),
+        (
+            {"fix": "jaxlib==1"},
+            "fix = 'jaxlib==1' is not accepted; accepted is xla=jaxlib==0.4.20, or jax=jax==0.4.20",
+        ),
+        (
+            {"fix": "xla=jax==1"},
+            "fix = 'xla=jax==1' is not accepted; accepted is xla=jaxlib==0.4.20, or jax=jax==0.4.20",
+        ),
+        ({"budget_probes": 0}, "budget_probes = 0 is not accepted; accepted is a whole number above 0"),
+        ({"budget_probes": 2.5}, "budget_probes = 2.5 is not accepted; accepted is a whole number above 0"),
+        ({"budget_minutes": math.inf}, "budget_minutes = inf is not accepted; accepted is a number above 0"),
         ({"good": "1"}, "benchmark, good and bad go together; bad, benchmark is missing"),
         (RANGE | {"bad": "0.10.1"}, "good and bad are both '0.10.1'; there is nothing between them"),
     ],
@@ -77,7 +96,7 @@ def test_anything_is_a_request_or_a_sentence(conf: dict[str, Any]) -> None:
 
 
 def test_the_policies_are_those_of_the_search() -> None:
-    assert set(POLICIES) == {kind.value for kind in PolicyKind}
+    assert set(CHOICES["policy"]) == {kind.value for kind in PolicyKind}
 
 
 @pytest.mark.parametrize(

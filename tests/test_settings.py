@@ -12,7 +12,8 @@ import pytest
 from pydantic import BaseModel
 
 from stepwatch import settings as configuration
-from stepwatch.settings import CLONE, ConfigError, RegistrySettings, RuleSettings, Settings, load
+from stepwatch.sections import CLONE, CommitsSettings, RegistrySettings, RuleSettings
+from stepwatch.settings import ConfigError, Settings, load
 
 DOCUMENT = (CLONE / "docs" / "configuration.md").read_text(encoding="utf-8")
 EXAMPLE = re.findall(r"```toml\n(.*?)```", DOCUMENT, re.DOTALL)[-1]
@@ -71,8 +72,9 @@ def test_documented_keys_and_defaults_are_the_real_ones() -> None:
         for key, default in real_keys(Settings).items()
     }
     expected |= {
-        f"sources.NAME(registry).{key}": (written(default), f"STEPWATCH_SOURCES__NAME__{key.upper()}")
-        for key, default in real_keys(RegistrySettings).items()
+        f"sources.NAME({kind}).{key}": (written(default), f"STEPWATCH_SOURCES__NAME__{key.upper()}")
+        for kind, section in (("registry", RegistrySettings), ("commits", CommitsSettings))
+        for key, default in real_keys(section).items()
     }
     assert documented_keys() == expected
 
@@ -103,6 +105,7 @@ def test_the_complete_example_is_complete_and_loads(tmp_path: Path) -> None:
             value = value[part]
         assert value is not None, key
     assert set(loaded["sources"]["nightly"]) == set(RegistrySettings.model_fields)
+    assert set(loaded["sources"]["head"]) == set(CommitsSettings.model_fields)
 
 
 def test_the_five_lines_of_the_readme_are_a_machine_with_a_gpu(tmp_path: Path) -> None:

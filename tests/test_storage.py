@@ -18,6 +18,7 @@ from worlds import LADDER, MACHINE, SOURCE, START, ask, contents, emptied, pair_
 
 import storage
 from stepwatch.core import model as m
+from stepwatch.core.bisection.candidates import Candidate
 from storage import bisections, incidents, nights, reading, rechecks, rows, runs, steps
 from storage.engine import DatabaseUnreachableError, connect, migrate
 from storage.rows import Connection, Database
@@ -353,10 +354,13 @@ def search(connection: Connection, incident_id: int | None) -> int:
         connection,
         incident_id=incident_id,
         series_id=series_id(connection),
-        path=[pair_of("0.10.1", "0.10.1"), pair_of("0.10.1", "0.10.2"), pair_of("0.10.2", "0.10.2")],
+        path=[
+            Candidate(pair=pair_of(*refs))
+            for refs in (("0.10.1", "0.10.1"), ("0.10.1", "0.10.2"), ("0.10.2", "0.10.2"))
+        ],
         good="0.10.1",
         bad="0.10.2",
-        policy="explore",
+        setup=bisections.Setup(policy="explore"),
     )
 
 

@@ -20,6 +20,7 @@ from sqlalchemy.engine import URL
 from alerts.message import Message
 from alerts.transport import DeliveryError
 from stepwatch.core import model as m
+from stepwatch.core.bisection.candidates import Candidate, candidates
 from stepwatch.core.rules import Rulebook
 from stepwatch.jobs.nightly import nightly
 from stepwatch.jobs.workplace import Workplace
@@ -73,6 +74,7 @@ class ScriptedNights:
 
     all_labels: Sequence[str] = LADDER
     missing: frozenset[str] = frozenset()
+    about: dict[tuple[str, str], m.CommitInfo] = field(default_factory=dict)
 
     @property
     def source(self) -> m.Source:
@@ -101,13 +103,18 @@ class ScriptedNights:
                 return f"{name} {version} was never released"
         return pair_of(jax, xla, self.all_labels)
 
-    def revisions(self, good: m.CommitPair, bad: m.CommitPair) -> Sequence[m.Revision]:
-        return [
+    def path(self, good: m.CommitPair, bad: m.CommitPair, pairing: m.Pairing) -> Sequence[Candidate]:
+        assert pairing is m.Pairing.CLOCK
+        between = [
             m.Revision(repository=repository, ref=label, committed_at=self.at(label))
             for repository in m.REPOSITORIES
             for label in self.all_labels
             if label not in self.missing and good.at < self.at(label) <= bad.at
         ]
+        return candidates(good, bad, between)
+
+    def info(self, repository: str, ref: str) -> m.CommitInfo | None:
+        return self.about.get((repository, ref))
 
     def at(self, label: str) -> dt.datetime:
         return released(label, self.all_labels)

@@ -40,7 +40,7 @@ from stepwatch.jobs.open_environment import ACCEPTED, differences, open_referenc
 from stepwatch.jobs.workplace import Nights
 from stepwatch.runners.processes import flags
 from stepwatch.runners.protocol import Failure, Measurer, Opened, Runner
-from stepwatch.settings import EVERY_GROUP
+from stepwatch.sections import EVERY_GROUP
 
 COLUMNS = ("benchmark", "old", "new", "ratio", "interval", "processes", "verdict", "reason")
 VERDICTS = (Verdict.DIFFERENT, Verdict.BROKEN, Verdict.UNKNOWN, Verdict.SAME)

@@ -74,14 +74,21 @@ def show_table(rows: Sequence[Mapping[str, Any]], columns: Iterable[str], *, emp
     if not rows:
         click.echo(empty)
         return
+    # a pipe gets whole lines, not lines broken at 80 columns
+    Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False).print(
+        table_of(rows, columns)
+    )
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> Table:
+    """Rows as a table."""
     names = list(columns)
     table = Table(box=None, pad_edge=False)
     for name in names:
         table.add_column(name, overflow="fold")  # nothing is cut off, however narrow the terminal
     for row in rows:
         table.add_row(*("" if row.get(name) is None else str(row[name]) for name in names))
-    # a pipe gets whole lines, not lines broken at 80 columns
-    Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False).print(table)
+    return table
 
 
 @contextlib.contextmanager

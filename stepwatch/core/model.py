@@ -33,6 +33,7 @@ class SourceKind(enum.StrEnum):
 
     REGISTRY = "registry"
     RELEASES = "releases"
+    COMMITS = "commits"
     LOGS = "logs"
 
 
@@ -119,6 +120,13 @@ class Label(enum.StrEnum):
     ENVIRONMENT = "environment"
 
 
+class Pairing(enum.StrEnum):
+    """Which XLA a JAX commit is tried with: that of the same time, or the one that its own tree asks for."""
+
+    CLOCK = "clock"
+    PINNED = "pinned"
+
+
 class CulpritKind(enum.StrEnum):
     """What a bisection can end with."""
 
@@ -144,6 +152,11 @@ class Revision:
     def short(self) -> str:
         """The reference for people: of a commit the first 12 digits."""
         return self.ref[:12] if re.fullmatch(r"[0-9a-f]{40}", self.ref) else self.ref
+
+    @property
+    def is_release(self) -> bool:
+        """Whether it is a released version, and no commit."""
+        return re.fullmatch(r"(?![0-9a-f]{40}$)\d+(\.\d+)*(rc\d+)?", self.ref) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -393,8 +406,26 @@ class Regression:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CommitInfo:
+    """What a repository says of a commit, to a reader; `url` is where it can be read, where that is known."""
+
+    author: str
+    committed_at: dt.datetime
+    subject: str
+    url: str | None = None
+
+    def __str__(self) -> str:
+        said = f"{self.author}, {self.committed_at.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC: {self.subject}"
+        return f"{said} ({self.url})" if self.url else said
+
+
+@dataclass(frozen=True, kw_only=True)
 class Culprit:
-    """One of the things a bisection ends with."""
+    """One of the things a bisection ends with.
+
+    `old` and `new` are what both sides of its boundary gave, one value a process, measured alternately, as ratios to the
+    good end (or in any one unit); `low` and `high` bound `change` by two standard errors.
+    """
 
     kind: CulpritKind
     repository: str | None = None
@@ -403,8 +434,13 @@ class Culprit:
     through: str
     partners: tuple[str, ...] = ()
     change: float | None = None
+    low: float | None = None
+    high: float | None = None
     baseline: float | None = None
     reason: str = ""
+    info: CommitInfo | None = None
+    old: tuple[float, ...] = ()
+    new: tuple[float, ...] = ()
 
 
 def title(benchmark: str, params: Mapping[str, Any]) -> str:

@@ -7,16 +7,22 @@ not understood is refused in one sentence; nothing is guessed.
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-POLICIES = ("explore", "comb", "exhaustive")
-SUBJECTS = ("incident", "benchmark", "good", "bad")
-OPTIONS = ("machine", "source", "policy")
-KEYS = (*SUBJECTS, *OPTIONS)
+from stepwatch.core.model import JAX, XLA, Pairing
 
+CHOICES = {"policy": ("explore", "comb", "exhaustive"), "pairing": tuple(each.value for each in Pairing)}
+SUBJECTS = ("incident", "benchmark", "good", "bad")
+BUDGETS = {"budget_probes": "a whole number above 0", "budget_minutes": "a number above 0"}
+OPTIONS = ("machine", "source", *CHOICES, "fix", *BUDGETS)
+KEYS = (*SUBJECTS, *OPTIONS)
+DISTRIBUTIONS = {JAX: "jax", XLA: "jaxlib"}  # repository -> what its releases are called
+
+_FIX = re.compile(r"^(?P<repository>jax|xla)=(?P<project>jax|jaxlib)==(?P<release>\d+(\.\d+)*)$")
 _PAIR = re.compile(r"^jax@(?P<jax>[\w.-]+)\+xla@(?P<xla>[\w.-]+)$")
 
 
@@ -31,6 +37,10 @@ class BisectionRequest:
     machine: str | None = None
     source: str | None = None
     policy: str | None = None
+    pairing: str | None = None
+    fix: str | None = None
+    budget_probes: int | None = None
+    budget_minutes: float | None = None
 
 
 def parse_request(conf: Mapping[str, Any]) -> BisectionRequest | str:
@@ -48,11 +58,17 @@ def _refuse_words(given: Mapping[str, Any]) -> str | None:
         if key == "incident":
             if isinstance(value, bool) or not isinstance(value, int):
                 return f"incident = {value!r} is not accepted; accepted is the number of an incident"
+        elif key in BUDGETS:
+            number = int if key == "budget_probes" else (int, float)
+            if isinstance(value, bool) or not isinstance(value, number) or not 0 < value < math.inf:
+                return f"{key} = {value!r} is not accepted; accepted is {BUDGETS[key]}"
         elif not isinstance(value, str) or not value.strip():
             return f"{key} = {value!r} is not accepted; accepted is a word"
-    if given.get("policy", POLICIES[0]) not in POLICIES:
-        return f"policy = {given['policy']!r} is not accepted; accepted is one of {', '.join(POLICIES)}"
-    return None
+    for key, choices in CHOICES.items():
+        if given.get(key, choices[0]) not in choices:
+            return f"{key} = {given[key]!r} is not accepted; accepted is one of {', '.join(choices)}"
+    fixed = parse_fix(given["fix"]) if "fix" in given else None
+    return fixed if isinstance(fixed, str) else None
 
 
 def _refuse_mixtures(given: Mapping[str, Any]) -> str | None:
@@ -71,6 +87,14 @@ def parse_pair(end: str) -> tuple[str, str] | None:
     """The jax and the xla ref of `jax@…+xla@…`; None where `end` is something else."""
     match = _PAIR.match(end)
     return None if match is None else (match["jax"], match["xla"])
+
+
+def parse_fix(text: str) -> tuple[str, str] | str:
+    """The repository that is held still and its release, of `xla=jaxlib==0.4.20`; or the sentence that refuses it."""
+    match = _FIX.match(text)
+    if match is None or DISTRIBUTIONS[match["repository"]] != match["project"]:
+        return f"fix = {text!r} is not accepted; accepted is xla=jaxlib==0.4.20, or jax=jax==0.4.20"
+    return match["repository"], match["release"]
 
 
 def parse_date(end: str) -> dt.date | None:

@@ -27,7 +27,7 @@ class Earlier:
 
 def requirements_of(pair: CommitPair, newest: Sequence[str], earlier: Sequence[Earlier]) -> tuple[str, ...]:
     """The set that holds for a pair of releases: of those that reach it, the one that ends first."""
-    release = min(_numbers(pair.jax.ref), _numbers(pair.xla.ref))
+    release = min(_numbers(each.ref) for each in (pair.jax, pair.xla) if each.is_release)
     reaching = [each for each in earlier if release <= _numbers(each.through)]
     if not reaching:
         return tuple(newest)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from stepwatch.core.model import Night, Origin, Outcome
 from stepwatch.jobs.bench import run_folder
-from stepwatch.jobs.measure import measure, measure_some
+from stepwatch.jobs.measure import measure, measure_some, selections
 from stepwatch.jobs.record import record_documents
 from stepwatch.jobs.workplace import Workplace
 from stepwatch.runners.protocol import Failure
@@ -63,7 +63,12 @@ def control(place: Workplace) -> bool:
         measure(place.runner, opened, place.suite, folder)
         if due
         else measure_some(
-            place.runner, opened, place.suite, folder, benchmarks=benchmarks, count=place.suite.processes
+            place.runner,
+            opened,
+            place.suite,
+            folder,
+            only=selections(benchmarks),
+            count=place.suite.processes,
         )
     )
     if isinstance(result, Failure):

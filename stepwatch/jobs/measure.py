@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from stepwatch.core.documents import Document
@@ -39,11 +40,10 @@ def measure_some(
     suite: Suite,
     folder: Path,
     *,
-    benchmarks: Iterable[Benchmark],
+    only: str,
     count: int,
 ) -> list[Document] | Failure:
-    """`count` documents of one environment for some benchmarks."""
-    only = _any_of(benchmarks)
+    """`count` documents of one environment for the benchmarks that `only` matches (see `selections`)."""
     documents: list[Document] = []
     for number in range(count):
         result = runner.bench(opened, _process(suite, folder, "process", number, only))
@@ -65,7 +65,7 @@ def alternate(
     whole: bool = False,
 ) -> tuple[list[Document], list[Document]] | Failure:
     """`count` documents of each of two environments for some benchmarks, measured ABBA; `whole`: the first of each side not brief."""
-    only = _any_of(benchmarks)
+    only = selections(benchmarks)
     sides: dict[str, list[Document]] = {"old": [], "new": []}
     for number in range(count):
         order = (("old", old), ("new", new)) if number % 2 == 0 else (("new", new), ("old", old))
@@ -78,6 +78,11 @@ def alternate(
     return sides["old"], sides["new"]
 
 
+def every_group(suite: Suite) -> Suite:
+    """The whole suite: a benchmark that was named is measured whatever part of it the nights take."""
+    return replace(suite, group=None, only=None)
+
+
 def selection(benchmark: Benchmark) -> str:
     """The regular expression that matches `name(key=value, …)` of this benchmark alone, its keys in any order."""
     keys = "".join(
@@ -86,7 +91,8 @@ def selection(benchmark: Benchmark) -> str:
     return rf"^{re.escape(benchmark.name)}(?=\(){keys}"
 
 
-def _any_of(benchmarks: Iterable[Benchmark]) -> str:
+def selections(benchmarks: Iterable[Benchmark]) -> str:
+    """The regular expression that matches any of some benchmarks."""
     return "|".join(sorted({selection(benchmark) for benchmark in benchmarks}))
 
 

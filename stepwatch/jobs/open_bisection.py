@@ -6,17 +6,24 @@ pairs, and what lies between them becomes the path of candidates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from stepwatch.core import requests
-from stepwatch.core.bisection.candidates import candidates
-from stepwatch.core.model import CommitPair, SourceKind, title
+from stepwatch.core import documents, requests
+from stepwatch.core.bisection.candidates import Candidate
+from stepwatch.core.bisection.plan import hours_of
+from stepwatch.core.model import CommitPair, Origin, Pairing, Series, SourceKind, digest, title
+from stepwatch.jobs.bench import run_folder
+from stepwatch.jobs.measure import every_group, measure_some
+from stepwatch.jobs.record import record_documents
 from stepwatch.jobs.workplace import Workplace
+from stepwatch.runners.protocol import Failure
 from storage import bisections
 from storage.nights import find_night, night_times
-from storage.rows import Database, load_series
+from storage.rows import Database, ensure_machine, load_series
 from storage.waiting import waiting_incidents
 
 
@@ -58,65 +65,146 @@ def locate(database: Database, conf: Mapping[str, Any]) -> requests.BisectionReq
     return replace(request, incident=number, machine=found.machine, source=found.source.name)
 
 
-def open_bisection(place: Workplace, request: requests.BisectionRequest) -> int:
-    """Open the bisection of a located request, or attach to the one that its incident has; returns its id.
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """What a request comes down to: the path between two ends, as they were named, and its incident's series."""
+
+    series_id: int | None
+    good: str
+    bad: str
+    path: Sequence[Candidate]
+
+
+def find_range(place: Workplace, request: requests.BisectionRequest) -> Range:
+    """The path of a located request; nothing is measured for that.
 
     Raises:
-        RefusedError: the ends or the benchmark are not to be had.
+        RefusedError: the ends are not to be had.
         UnreachableError: the source does not answer.
     """
-    if place.source.kind is SourceKind.REGISTRY:
-        raise RefusedError(
-            f"{place.source.name} has nightly containers, in which commits can't be searched yet"
-        )
+    series = None
     if request.incident is not None:
         with place.database.begin() as connection:
             found = bisections.incident_place(connection, request.incident)
         if found is None:
             raise RefusedError(f"there is no alerted incident {request.incident}")
-        series_id, ends = found.series_id, (found.after, found.through)
+        series, ends = found.series_id, (found.after, found.through)
     else:
-        series_id = _series(place, str(request.benchmark))
         ends = (str(request.good), str(request.bad))
     good, bad = (_end(place, end) for end in ends)
     if good == bad:
         raise RefusedError(f"{ends[0]} and {ends[1]} are both {good}; there is nothing between them")
-    if good.at >= bad.at:
+    if good.at > bad.at:
         raise RefusedError(f"the good end {ends[0]} is not before the bad end {ends[1]}")
-    path = candidates(good, bad, place.nights.revisions(good, bad))
+    path = place.nights.path(good, bad, Pairing(request.pairing or Pairing.CLOCK))
+    if isinstance(path, str):
+        raise RefusedError(path)
+    return Range(series_id=series, good=ends[0], bad=ends[1], path=path)
+
+
+def open_bisection(
+    place: Workplace,
+    request: requests.BisectionRequest,
+    *,
+    repositories: Mapping[str, str] | None = None,
+) -> int:
+    """Open the bisection of a located request, or attach to the one that its incident has; returns its id.
+
+    `repositories` are the URLs that it is to be read from, where they are not the configured ones.
+
+    Raises:
+        RefusedError: the ends or the benchmark are not to be had.
+        UnreachableError: the source does not answer.
+    """
+    found = find_range(place, request)
+    series = found.series_id
+    if series is None:
+        series = _series(place, str(request.benchmark), found.path[0].pair)
+    setup = bisections.Setup(
+        policy=request.policy or place.policy,
+        pairing=Pairing(request.pairing or Pairing.CLOCK),
+        fix=request.fix,
+        repositories=dict(repositories or {}),
+        budget_probes=request.budget_probes,
+        budget_minutes=request.budget_minutes,
+    )
     with place.database.begin() as connection:
         bisection_id = bisections.open_bisection(
             connection,
             incident_id=request.incident,
-            series_id=series_id,
-            path=path,
-            good=ends[0],
-            bad=ends[1],
-            policy=request.policy or place.policy,
+            series_id=series,
+            path=found.path,
+            good=found.good,
+            bad=found.bad,
+            setup=setup,
         )
-    place.say(f"bisection {bisection_id}: {len(path)} candidates in ({ends[0]}, {ends[1]}]")
+    place.say(f"bisection {bisection_id}: {expected(found)}")
     return bisection_id
 
 
-def _series(place: Workplace, name: str) -> int:
-    with place.database.begin() as connection:
-        found = {each: load_series(connection, each) for each in bisections.series_named(connection, name)}
-    here = {
-        each: series
-        for each, series in found.items()
-        if series.machine == place.machine.name and series.source == place.source
-    }
+def expected(found: Range) -> str:
+    """What a search of a range is in for, in words."""
+    hours = len(hours_of([each.hour is not None for each in found.path]))
+    probes = math.ceil(math.log2(len(found.path))) + 2
+    return (
+        f"{len(found.path)} candidates in ({found.good}, {found.bad}], {hours} of them end an hour;"
+        f" one step takes about {probes} probes"
+    )
+
+
+def _series(place: Workplace, name: str, good: CommitPair) -> int:
+    """The series of a benchmark on this machine and source."""
+    here = _measured(place, name)
+    if not here and place.source.kind is SourceKind.COMMITS:
+        _measure_once(place, name, good)
+        here = _measured(place, name)
     if len(here) == 1:
         return next(iter(here))
     if here:
         choices = ", ".join(title(series.benchmark.name, series.benchmark.params) for series in here.values())
         raise RefusedError(f"{name} is several series; accepted is one of {choices}")
-    if any(series.source.kind is SourceKind.LOGS for series in found.values()):
+    with place.database.begin() as connection:
+        found = [load_series(connection, each) for each in bisections.series_named(connection, name)]
+    if any(series.source.kind is SourceKind.LOGS for series in found):
         raise RefusedError(f"{name} was imported; its nights can't be run")
     raise RefusedError(
         f"no benchmark {name} has been measured on {place.machine.name} with the source {place.source.name}; "
         "measure one of its nights first (the DAG nightly, or stepwatch nightly) and ask again"
     )
+
+
+def _measured(place: Workplace, name: str) -> dict[int, Series]:
+    """The series that this machine has of a benchmark with this source."""
+    with place.database.begin() as connection:
+        found = {each: load_series(connection, each) for each in bisections.series_named(connection, name)}
+    return {
+        each: series
+        for each, series in found.items()
+        if series.machine == place.machine.name and series.source == place.source
+    }
+
+
+def _measure_once(place: Workplace, name: str, good: CommitPair) -> None:
+    """Measure a benchmark in one process at the good end, so that its series are known."""
+    place.say(f"{name} was never measured with {place.source.name}: a process of {good} shows what it is")
+    opened = place.runner.open(good)
+    if isinstance(opened, Failure):
+        raise RefusedError(f"the good end {good} can't be had: {opened.reason}")
+    key = f"series/{place.source.name}/{place.machine.name}/{digest([str(good), name])[:12]}"
+    only = rf"^{re.escape(name)}(?=\(|$)"
+    read = measure_some(
+        place.runner, opened, every_group(place.suite), run_folder(place.runs, key), only=only, count=1
+    )
+    if isinstance(read, Failure):
+        raise RefusedError(f"{name} can't be measured at the good end: {read.reason}")
+    failed = next(iter(documents.failures(read).values()), None)
+    if failed is not None:
+        raise RefusedError(f"{name} can't be measured at the good end: {failed[1]}")
+    if not documents.measurements(read):
+        raise RefusedError(f"there is no benchmark {name}; `stepwatch benchmarks list` lists them")
+    with place.database.begin() as connection:
+        ensure_machine(connection, place.machine)
+        record_documents(connection, place, read, run_key=key, origin=Origin.PROBE, opened=opened)
 
 
 def _end(place: Workplace, end: str) -> CommitPair:
@@ -129,7 +217,7 @@ def _end(place: Workplace, end: str) -> CommitPair:
         return pair
     date = requests.parse_date(end)
     with place.database.begin() as connection:
-        if date is not None:
+        if date is not None and place.source.kind is not SourceKind.COMMITS:
             nights = night_times(connection, place.source)
             before = [label for label, at, gap in nights if at.date() <= date and gap is None]
             if not before:

@@ -17,7 +17,7 @@ from typing import Any
 import jinja2
 
 from alerts import message
-from stepwatch.core.model import Better, Direction, Disposition, State, title
+from stepwatch.core.model import Better, CommitInfo, Direction, Disposition, State, title
 from stepwatch.core.units import format_change, format_value, slowdown
 from stepwatch.jobs import charts
 from stepwatch.jobs.overlap import segment_text
@@ -28,6 +28,7 @@ from storage.segments import segments
 
 OVER = (State.RECOVERED, State.ENVIRONMENT)
 LOST = "lost again"
+COMMIT = ("author", "committed_at", "subject", "url")  # what a culprit's repository says of it
 
 
 def report(database: Database, path: Path) -> Path:
@@ -189,7 +190,13 @@ def _search(row: dict[str, Any]) -> dict[str, Any]:
         {**probe, "dots": dots, "text": ", ".join(f"{ratio:.3g}" for ratio in probe["ratios"])}
         for probe, dots in zip(row["tried"], places, strict=True)
     ]
-    return {**row, "title": title(row["benchmark"], row["params"]), "tried": tried}
+    culprits = [
+        {**culprit, "info": CommitInfo(**{key: culprit[key] for key in COMMIT})}
+        if culprit["author"] is not None
+        else culprit
+        for culprit in row["culprits"]
+    ]
+    return {**row, "title": title(row["benchmark"], row["params"]), "culprits": culprits, "tried": tried}
 
 
 def _groups(series: Rows, begun: dict[int, dict[str, Any]]) -> list[tuple[str, Sequence[dict[str, Any]]]]:

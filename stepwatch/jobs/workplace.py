@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from alerts.transport import Transport
-from stepwatch.core.model import CommitPair, Machine, Night, Revision, Source, Suite
+from stepwatch.core.bisection.candidates import Candidate
+from stepwatch.core.model import CommitInfo, CommitPair, Machine, Night, Pairing, Source, Suite
 from stepwatch.core.rules import Rulebook
 from stepwatch.runners.protocol import Runner
 from storage.rows import Database
@@ -43,8 +44,12 @@ class Nights(Protocol):
         """The pair of two revisions, or the sentence that says why there is none."""
         ...
 
-    def revisions(self, good: CommitPair, bad: CommitPair) -> Sequence[Revision]:
-        """What changed in either repository after the good pair up to the bad one."""
+    def path(self, good: CommitPair, bad: CommitPair, pairing: Pairing) -> Sequence[Candidate] | str:
+        """The pairs from the good one to the bad one, a revision at a time; or the sentence that says why there are none."""
+        ...
+
+    def info(self, repository: str, ref: str) -> CommitInfo | None:
+        """What a repository says of a commit; None where there are no commits."""
         ...
 
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from uv import find_uv_bin
 
@@ -74,14 +75,17 @@ class LocalRunner:
 
         A pair that can't be installed is BUILD_FAILED.
         """
+        asked = [f"jax=={pair.jax.ref}", f"jaxlib=={pair.xla.ref}", *self.beside(like or pair)]
+        return self.make(pair, asked, name=f"jax-{pair.jax.ref}-jaxlib-{pair.xla.ref}")
+
+    def make(self, pair: CommitPair, asked: list[str], *, name: str) -> Opened | Failure:
+        """The environment of a pair with what is `asked` of pip, made where it is not there; `name` begins its folder's."""
         interpreter = self.interpreter()
         if interpreter is None:
             wanted = ", ".join(self.python)
             return Failure(outcome=Outcome.BUILD_FAILED, reason=f"no Python {wanted} is on this machine")
-        asked = [f"jax=={pair.jax.ref}", f"jaxlib=={pair.xla.ref}", *self.beside(like or pair)]
         whole = digest([str(interpreter), asked, *self.optional])
-        name = f"jax-{pair.jax.ref}-jaxlib-{pair.xla.ref}-{whole[:8]}"
-        folder = self.environments / name
+        folder = self.environments / f"{name}-{whole[:8]}"
         with locked(folder.with_name(f"{folder.name}.lock")):
             marker = folder / "stepwatch.json"
             if not marker.is_file():
@@ -183,7 +187,7 @@ class LocalRunner:
             ["pip", "install", "--quiet", "--only-binary", ":all:", "--python", str(python), *asked],
         )
         for step in steps:
-            failure = self._refused(folder, *step)
+            failure = self.refused(folder, *step)
             if failure is not None:
                 shutil.rmtree(folder, ignore_errors=True)
                 return failure
@@ -208,14 +212,16 @@ class LocalRunner:
             return None
         python = folder / "bin" / "python"
         beside = [*self._freeze(python), *self.optional]
-        return self._refused(
+        return self.refused(
             folder, "pip", "install", "--quiet", "--only-binary", ":all:", "--python", str(python), *beside
         )
 
     def _freeze(self, python: Path) -> list[str]:
-        return self._uv("pip", "freeze", "--quiet", "--python", str(python)).stdout.split()
+        """What is installed, as `name==version`; of a wheel that was built here its name says which."""
+        lines = self._uv("pip", "freeze", "--quiet", "--python", str(python)).stdout.splitlines()
+        return [re.sub(r" @ file://.*/[^/-]+-([^/-]+)-[^/]+\.whl$", _version, line) for line in lines]
 
-    def _refused(self, folder: Path, *arguments: str) -> Failure | None:
+    def refused(self, folder: Path, *arguments: str) -> Failure | None:
         """Why uv does not do something to an environment; None where it does."""
         done = self._uv(*arguments)
         if done.returncode == 0:
@@ -256,10 +262,16 @@ def _pinned(core: int | None) -> list[str]:
     return [taskset, "-c", str(pinned_core(core))]
 
 
+def _version(match: re.Match[str]) -> str:
+    return f"=={unquote(match[1])}"
+
+
 def _stale(opened: Opened, document: Mapping[str, Any]) -> Failure | None:
     """A result counts only when what was loaded is what was asked for."""
     pair, loaded = opened.environment.pair, document["loaded"]
-    for name, asked in (("jax", pair.jax.ref), ("jaxlib", pair.xla.ref)):
+    made = dict(line.partition("==")[::2] for line in opened.environment.freeze)
+    for name, revision in (("jax", pair.jax), ("jaxlib", pair.xla)):
+        asked = revision.ref if revision.is_release else made.get(name)
         if loaded[name] != asked:
             reason = f"{name} {loaded[name]} was loaded where {asked} was asked for"
             return Failure(outcome=Outcome.STALE_BUILD, reason=reason)

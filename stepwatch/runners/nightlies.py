@@ -10,7 +10,7 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stepwatch.core.model import CommitPair, Night, Revision, Source, SourceKind
+from stepwatch.core.model import CommitInfo, CommitPair, Night, Pairing, Source, SourceKind
 from stepwatch.runners.images import (
     EARLIER_IMAGE,
     EARLIER_THROUGH,
@@ -94,10 +94,15 @@ class RegistryNights:
         """The sentence that says why two commits are no pair here."""
         return f"jax@{jax}+xla@{xla}: commits can't be built in an image yet; accepted is a date such as 2024-09-16"
 
-    def revisions(self, good: CommitPair, bad: CommitPair) -> tuple[Revision, ...]:
-        """The bad pair's revisions where they differ from the good one's: what lies between is not known here."""
-        ends = ((good.jax, bad.jax), (good.xla, bad.xla))
-        return tuple(last for first, last in ends if first.ref != last.ref)
+    def path(self, good: CommitPair, bad: CommitPair, pairing: Pairing) -> str:
+        """The sentence that says why nothing can be searched here."""
+        del good, bad, pairing
+        return f"{self.name} has nightly containers, in which commits can't be searched yet"
+
+    def info(self, repository: str, ref: str) -> CommitInfo | None:
+        """Nothing: a registry has no commits."""
+        del repository, ref
+        return None
 
 
 def _date(label: str) -> dt.date | None:

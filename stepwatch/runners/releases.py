@@ -16,12 +16,22 @@ from dataclasses import dataclass
 import requests
 from pypi_simple import PYPI_SIMPLE_ENDPOINT, NoSuchProjectError, PyPISimple
 
-from stepwatch.core.model import JAX, XLA, CommitPair, Night, Revision, Source, SourceKind
+from stepwatch.core.bisection.candidates import Candidate, candidates
+from stepwatch.core.model import (
+    JAX,
+    XLA,
+    CommitInfo,
+    CommitPair,
+    Night,
+    Pairing,
+    Revision,
+    Source,
+    SourceKind,
+)
+from stepwatch.core.requests import DISTRIBUTIONS
 from stepwatch.runners.protocol import UnreachableError
 from stepwatch.runners.web import SystemTrust, innermost
 
-# the repository that a distribution's releases stand in for
-DISTRIBUTIONS = {JAX: "jax", XLA: "jaxlib"}
 _FINAL = re.compile(r"^\d+(\.\d+)*$")
 
 
@@ -107,19 +117,27 @@ class ReleaseNights:
             found[repository] = release.revision
         return CommitPair(jax=found[JAX], xla=found[XLA])
 
-    def revisions(self, good: CommitPair, bad: CommitPair) -> tuple[Revision, ...]:
-        """The releases of both after the good pair's up to the bad pair's, without those that were taken back.
+    def path(self, good: CommitPair, bad: CommitPair, pairing: Pairing) -> tuple[Candidate, ...] | str:
+        """The releases of both in the order of their times, without those that were taken back.
 
         Raises:
             UnreachableError: the package index does not answer.
         """
+        if pairing is not Pairing.CLOCK:
+            return f"{self.name} has releases, which go by the clock; accepted is pairing clock"
         ends = {JAX: (good.jax, bad.jax), XLA: (good.xla, bad.xla)}
-        return tuple(
+        between = [
             release.revision
             for repository, (first, last) in ends.items()
             for release in released(repository).values()
             if first.committed_at < release.revision.committed_at <= last.committed_at and not release.yanked
-        )
+        ]
+        return candidates(good, bad, between)
+
+    def info(self, repository: str, ref: str) -> CommitInfo | None:
+        """Nothing: a release is many commits."""
+        del repository, ref
+        return None
 
 
 @functools.cache

@@ -17,14 +17,15 @@ from stepwatch import settings as configuration
 from stepwatch.core import requests
 from stepwatch.core.course import TriageSettings
 from stepwatch.core.detection import DetectionSettings
-from stepwatch.core.model import Action, Machine
+from stepwatch.core.model import REPOSITORIES, Action, Machine
 from stepwatch.core.rules import Rule, Rulebook
 from stepwatch.core.standing import Said
 from stepwatch.jobs import open_bisection, standing
 from stepwatch.jobs.history import difference_text, differences
 from stepwatch.jobs.workplace import Workplace
 from stepwatch.runners.peers import Peers
-from stepwatch.settings import CLONE, RegistrySettings, Settings
+from stepwatch.sections import CLONE, CommitsSettings, RegistrySettings, RepositorySettings
+from stepwatch.settings import Settings
 from stepwatch.stack import Stack, running_database
 from stepwatch.wiring.parts import (
     Say,
@@ -47,6 +48,8 @@ from storage.waiting import by_priority, machine_minutes, waiting_incidents
 
 __all__ = [
     "ACTIONS",
+    "bisection_place",
+    "bisection_service",
     "chosen_suite",
     "database",
     "find_bisection",
@@ -59,6 +62,7 @@ __all__ = [
     "open_database",
     "peers",
     "releases",
+    "requested",
     "rulebook",
     "runner",
     "say_of_regressions",
@@ -74,6 +78,7 @@ __all__ = [
     "workplace",
 ]
 
+COMMITS = "commits"  # the source of a request that names repositories or what is held still, and no source
 ACTIONS = [each.value for each in Action]
 Identity = dict[
     str, Any
@@ -138,7 +143,7 @@ def workplace(
     return Workplace(
         database=database,
         machine=Machine(name=machine_name, accelerator=own.accelerator),
-        nights=nights(settings, source_name),
+        nights=nights(settings, source_name, say=say),
         suite=chosen_suite(settings, suite),
         runner=runner(settings, machine_name, source_name, say=say),
         runs=settings.state / "runs",
@@ -155,16 +160,95 @@ def workplace(
     )
 
 
-def start_bisection(settings: Settings, database: Database, conf: Mapping[str, Any], *, say: Say) -> Identity:
+def start_bisection(
+    settings: Settings,
+    database: Database,
+    conf: Mapping[str, Any],
+    *,
+    say: Say,
+    repositories: Mapping[str, str] | None = None,
+) -> Identity:
     """Open the bisection that a request asks for, at the machine and source that it belongs to.
+
+    `repositories` are URLs that it reads from in place of the configured ones.
+
+    Raises:
+        RefusedError: the request is not understood or can't be carried out.
+    """
+    place, request = requested(settings, database, conf, say=say, repositories=repositories)
+    number = open_bisection.open_bisection(place, request, repositories=repositories)
+    return {"bisection": number, "machine": place.machine.name, "source": place.source.name}
+
+
+def requested(
+    settings: Settings,
+    database: Database,
+    conf: Mapping[str, Any],
+    *,
+    say: Say,
+    repositories: Mapping[str, str] | None = None,
+) -> tuple[Workplace, requests.BisectionRequest]:
+    """The workplace that a request is for, and the request as it is understood.
 
     Raises:
         RefusedError: the request is not understood or can't be carried out.
     """
     request = open_bisection.locate(database, conf)
-    place = workplace(settings, database, say=say, machine=request.machine, source=request.source)
-    number = open_bisection.open_bisection(place, request)
-    return {"bisection": number, "machine": place.machine.name, "source": place.source.name}
+    source = request.source or (COMMITS if request.fix or repositories else None)
+    own = _with_commits(settings, source, request.fix, repositories or {})
+    place = workplace(own, database, say=say, machine=request.machine, source=source)
+    return place, request
+
+
+def bisection_place(
+    settings: Settings, database: Database, identity: Mapping[str, Any], *, say: Say
+) -> Workplace:
+    """The workplace of a bisection, with the repositories that it was opened for."""
+    with database.begin() as connection:
+        row = load_bisection(connection, identity["bisection"])
+    if row is None:
+        raise open_bisection.RefusedError(f"there is no bisection {identity['bisection']}")
+    own = _with_commits(settings, row.source.name, row.setup.fix, row.setup.repositories)
+    return workplace(own, database, say=say, machine=row.machine, source=row.source.name)
+
+
+@contextlib.contextmanager
+def bisection_service(identity: Mapping[str, Any], *, say: Say = print) -> Iterator[Workplace]:
+    """The same by the settings in force, its database opened for the time of one task."""
+    with database() as (settings, opened):
+        yield bisection_place(settings, opened, identity, say=say)
+
+
+def _with_commits(
+    settings: Settings, source: str | None, fix: str | None, repositories: Mapping[str, str]
+) -> Settings:
+    """The settings with what a request says of its source of commits.
+
+    Raises:
+        RefusedError: the source is of another kind, or a repository is not known.
+    """
+    if source is None or not (fix or repositories or source == COMMITS):
+        return settings
+    unknown = sorted(set(repositories) - set(REPOSITORIES))
+    if unknown:
+        raise open_bisection.RefusedError(
+            f"there is no repository {unknown[0]!r}; accepted are {', '.join(REPOSITORIES)}"
+        )
+    nightly = settings.sources.get(source, CommitsSettings() if source == COMMITS else None)
+    if nightly is not None and not isinstance(nightly, CommitsSettings):
+        raise open_bisection.RefusedError(
+            f"the source {source} is of kind {nightly.kind}; fix and repositories go with one of kind commits"
+        )
+    if nightly is None:
+        return settings
+    nightly = nightly.model_copy(update={"fix": fix}) if fix else nightly
+    urls = {name: RepositorySettings(url=url) for name, url in repositories.items()}
+    return settings.model_copy(
+        update={
+            "sources": {**settings.sources, source: nightly},
+            "repositories": settings.repositories.model_copy(update=urls),
+        }
+    )
 
 
 def start_waiting(settings: Settings, database: Database, *, say: Say) -> list[Identity]:

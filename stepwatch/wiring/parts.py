@@ -7,9 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stepwatch import settings as configuration
-from stepwatch.core.model import Night, Source, SourceKind, Suite
+from stepwatch.core.model import JAX, REPOSITORIES, XLA, Night, Source, SourceKind, Suite, digest
+from stepwatch.core.requests import parse_fix
 from stepwatch.core.requirements import Earlier
 from stepwatch.jobs.workplace import Nights
+from stepwatch.runners.checkouts import CheckoutRunner
+from stepwatch.runners.commits import CommitNights
 from stepwatch.runners.containers import DockerRunner
 from stepwatch.runners.either import Either
 from stepwatch.runners.images import Absent, parse_reference
@@ -18,7 +21,15 @@ from stepwatch.runners.nightlies import EarlierImage, RegistryNights
 from stepwatch.runners.protocol import Failure, Measurer, Opened, Runner
 from stepwatch.runners.registry import Registry
 from stepwatch.runners.releases import ReleaseNights
-from stepwatch.settings import EVERY_GROUP, RegistrySettings, ReleasesSettings, Settings
+from stepwatch.runners.repositories import Mirror
+from stepwatch.sections import (
+    EVERY_GROUP,
+    CommitsSettings,
+    RegistrySettings,
+    ReleasesSettings,
+    RepositorySettings,
+)
+from stepwatch.settings import Settings
 
 PROCESSES = {"smoke": 3, "full": 5}
 Say = Callable[[str], None]
@@ -42,6 +53,11 @@ def runner(settings: Settings, machine: str, source: str, *, say: Say = print) -
         ConfigError: the machine's file of autotuning results is not there, or it can't run the nights of such a source.
     """
     own, nights = settings.machines[machine], settings.sources[source]
+    if isinstance(nights, CommitsSettings) and XLA not in fixed(nights):
+        raise configuration.ConfigError(
+            f"sources.{source} holds no XLA still, and XLA is built in containers alone; "
+            "accepted is fix = 'xla=jaxlib==0.4.20' (--fix)"
+        )
     if (own.runner == "docker") != isinstance(nights, RegistrySettings):
         wanted = "docker" if isinstance(nights, RegistrySettings) else "local"
         raise configuration.ConfigError(
@@ -51,6 +67,16 @@ def runner(settings: Settings, machine: str, source: str, *, say: Say = print) -
     if isinstance(nights, RegistrySettings):
         _check_autotuning(own.autotuning, machine)
         return containers(settings, machine, nights, say=say)
+    if isinstance(nights, CommitsSettings):
+        still = ReleasesSettings(
+            requirements=nights.requirements, earlier_requirements=(), python=nights.python
+        )
+        return CheckoutRunner(
+            local=local_runner(settings, machine, still),
+            mirror=mirror(settings, JAX),
+            builds=settings.cache / "builds",
+            say=say,
+        )
     return local_runner(settings, machine, nights)
 
 
@@ -141,16 +167,39 @@ def releases(settings: Settings) -> ReleasesSettings:
         ConfigError: it is another kind.
     """
     chosen = settings.sources[settings.source]
-    if isinstance(chosen, RegistrySettings):
+    if not isinstance(chosen, ReleasesSettings):
         raise configuration.ConfigError(
-            f"source = {settings.source!r} is of kind registry; accepted here is a source of kind 'releases' (STEPWATCH_SOURCE)"
+            f"source = {settings.source!r} is of kind {chosen.kind}; accepted here is a source of kind 'releases' (STEPWATCH_SOURCE)"
         )
     return chosen
 
 
-def nights(settings: Settings, source: str) -> Nights:
+def fixed(nights: CommitsSettings) -> dict[str, str]:
+    """The repository that a source of commits holds still, with its release."""
+    found = parse_fix(nights.fix) if nights.fix else None
+    return {} if found is None or isinstance(found, str) else dict([found])
+
+
+def mirror(settings: Settings, repository: str) -> Mirror:
+    """The mirror of a repository on this host; one of another URL is another."""
+    named: RepositorySettings = getattr(settings.repositories, repository)
+    url = named.url
+    return Mirror(
+        repository=repository,
+        url=url,
+        folder=settings.cache / "repositories" / f"{repository}-{digest(url)[:8]}.git",
+    )
+
+
+def nights(settings: Settings, source: str, *, say: Say = print) -> Nights:
     """The nights of a source."""
     chosen = settings.sources[source]
+    if isinstance(chosen, CommitsSettings):
+        still = fixed(chosen)
+        moving = [each for each in REPOSITORIES if each not in still]
+        return CommitNights(
+            name=source, mirrors={each: mirror(settings, each) for each in moving}, fixed=still, say=say
+        )
     if isinstance(chosen, ReleasesSettings):
         return ReleaseNights(name=source, ladder=chosen.ladder)
     return RegistryNights(

@@ -28,7 +28,7 @@ from stepwatch.core.bisection.crossing import Crossings, Effect
 from stepwatch.core.bisection.partner import Partners
 from stepwatch.core.bisection.plan import Bracket, Observation, Policy
 from stepwatch.core.bisection.wording import Wording
-from stepwatch.core.model import JAX, XLA, CommitPair, Culprit, Revision, SourceKind, Verdict
+from stepwatch.core.model import JAX, XLA, CommitPair, Culprit, Revision, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,19 +63,18 @@ def blame(
     bracket: Bracket,
     observations: Mapping[CommitPair, Observation],
     policy: Policy,
-    source: SourceKind,
+    *,
+    stop: str | None = None,
 ) -> Ask | Answer:
     """Attribute one bracket of `path` (the candidates), or say what to measure for that.
 
     `observations` holds what is known by pair, the path's own candidates and crossed pairs alike, as ratios to the
     reference of the search; both ends of the bracket have values. Of `policy`, `repeats` (at least 5), `cap`,
-    `noise`, `min_effect` and `better` are used.
+    `noise`, `min_effect` and `better` are used. With `stop`, the reason why nothing more may be measured, what would
+    need it is answered as a range.
     """
-    good, bad = path[bracket.after], path[bracket.through]
-    crossings = Crossings(observations=observations, policy=policy)
-    crossings.step = crossings.change(good, bad)
-    words = Wording(source=source, better=policy.better, step=crossings.step)
-    case = Case(path=path, bracket=bracket, crossings=crossings, words=words)
+    case = _case(path, bracket, observations, policy)
+    crossings = case.crossings
     revisions = changes(path, bracket.after, bracket.through)
     if len(revisions) == 1:
         culprits = Partners(case=case, revision=revisions[0]).culprits()
@@ -83,9 +82,25 @@ def blame(
         culprits = [case.block(revisions, crossings.step, case.narrowest())]
     else:
         culprits = _square(case, revisions)
+    if crossings.asks and stop:
+        return Answer(culprits=(case.either(stop),))
     if crossings.asks:
         return Ask(tries=tuple(PairTry(pair=pair, repeats=more) for pair, more in crossings.asks.items()))
     return Answer(culprits=tuple(culprits))
+
+
+def unconfirmed(
+    path: Sequence[CommitPair],
+    bracket: Bracket,
+    observations: Mapping[CommitPair, Observation],
+    policy: Policy,
+    seen: str,
+) -> Answer:
+    """The answer for a bracket whose sides were measured once more, side by side, and `seen` is not a difference."""
+    case = _case(path, bracket, observations, policy)
+    return Answer(
+        culprits=(case.either(f"measured once more, side by side, they can't be told apart: {seen}"),)
+    )
 
 
 def distinct(culprits: Sequence[Culprit]) -> tuple[Culprit, ...]:
@@ -96,15 +111,26 @@ def distinct(culprits: Sequence[Culprit]) -> tuple[Culprit, ...]:
     return tuple(named.values())
 
 
+def _case(
+    path: Sequence[CommitPair],
+    bracket: Bracket,
+    observations: Mapping[CommitPair, Observation],
+    policy: Policy,
+) -> Case:
+    crossings = Crossings(observations=observations, policy=policy)
+    crossings.step = crossings.change(path[bracket.after], path[bracket.through])
+    words = Wording(better=policy.better, step=crossings.step)
+    return Case(path=path, bracket=bracket, crossings=crossings, words=words)
+
+
 def _square(case: Case, revisions: Sequence[Revision]) -> list[Culprit]:
     """The bracket's four corners: both repositories old, each new alone, both new."""
     good, bad, crossings = case.good, case.bad, case.crossings
     jax_alone, xla_alone = applied(good, bad.jax), applied(good, bad.xla)
     refusals = crossings.refusals([xla_alone, jax_alone])
     if len(refusals) == 2:
-        because = (
-            f"no crossed pair of the two can be {case.words.refused}, because {case.words.because(refusals)}"
-        )
+        made = case.words.made(jax_alone)
+        because = f"no crossed pair of the two can be {made}, because {case.words.because(refusals)}"
         return [case.either(because)]
     if crossings.missing([good, bad, jax_alone, xla_alone]):
         return []

@@ -73,7 +73,7 @@ class Case:
         """What a crossed pair showed."""
         why = self.crossings.refusal(pair)
         if why is not None:
-            return f"{self.words.pair(pair)} can't be {self.words.refused}: {why}"
+            return f"{self.words.refused(pair)}: {why}"
         return f"{self.words.pair(pair)} is {self.words.speed(self.crossings.change(self.good, pair))}"
 
     def told(self) -> str:

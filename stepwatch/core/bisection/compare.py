@@ -36,6 +36,7 @@ from stepwatch.core.model import Better, Verdict
 FIRST_LOOK = 3
 SECOND_LOOK = 5
 APART = 1.6  # above what slow processes (1.5) do between two equal sides
+FEW = 10  # of so few values a quarter may be slow ones by chance
 SLOW = 1.2  # a process this far above its side's quick end is a slow one
 P_LOW = 0.01
 P_HIGH = 0.4
@@ -130,10 +131,15 @@ def level(values: Sequence[float], better: Better = Better.LOWER) -> Level:
     mean = math.fsum(kept) / len(kept)
     squares = math.fsum((value - mean) ** 2 for value in kept)
     scatter = math.sqrt(squares / (len(kept) - 1)) if len(kept) > 1 else 0.0
-    if quick - logs[0] > slow:
+    if quick - logs[0] > slow and len(logs) <= FEW:
         # Four of five may be slow ones, and the one below them is the level: that much is open.
         scatter = max(scatter, quick - logs[0])
     return Level(log=sign * mean, scatter=scatter, kept=tuple(sign * value for value in kept))
+
+
+def is_apart(old: Sequence[float], new: Sequence[float]) -> bool:
+    """Whether the closest values of two sides lie farther from each other than slow processes could put them."""
+    return max(min(new) / max(old), min(old) / max(new)) >= APART
 
 
 def error(levels: Sequence[Level], noise: float | None = None) -> float:
@@ -185,8 +191,8 @@ def _judge(
     say = functools.partial(Comparison, ratio=ratio, more=0)
     size = len(old)
     if size < SECOND_LOOK:
-        gap = max(min(new) / max(old), min(old) / max(new))
-        if gap >= APART:
+        if is_apart(old, new):
+            gap = max(min(new) / max(old), min(old) / max(new))
             return say(
                 verdict=Verdict.DIFFERENT,
                 p=1.0,

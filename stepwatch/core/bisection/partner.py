@@ -85,9 +85,7 @@ class Partners:
         """What the step is with the other repository held there, or why there is none."""
         words, refusals = self.case.words, self.refusals(at)
         if refusals:
-            return "; ".join(
-                f"{words.pair(pair)} can't be {words.refused}: {why}" for pair, why in refusals.items()
-            )
+            return "; ".join(f"{words.refused(pair)}: {why}" for pair, why in refusals.items())
         parent, child = self.step(at)
         change = self.case.crossings.change(parent, child)
         return f"{words.pair(parent)} is {words.speed(0.0)}, {words.pair(child)} is {words.speed(change)} ({words.change(change)})"

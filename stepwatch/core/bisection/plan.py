@@ -9,6 +9,9 @@ brackets, and a level that fits neither end is one of its own. A candidate that 
 interval that is DIFFERENT while nothing inside it is stays the answer. Decisions of `compare` never change when
 values are added, so neither does the tree.
 
+Where hours are given the search has two levels: first only the candidates that end an hour are tried, then what lies
+inside each bracket of those. A candidate whose build is at hand is preferred in the middle half of an interval.
+
 Worked example, 9 candidates, one level up to 2 and another from 5 on, 3 and 4 broken:
 
     0 8     DIFFERENT, so 4 is asked for: broken; 3, the next one to the middle: broken; then 5
@@ -20,8 +23,9 @@ Worked example, 9 candidates, one level up to 2 and another from 5 on, 3 and 4 b
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from stepwatch.core.bisection.compare import FIRST_LOOK, Comparison, compare
 from stepwatch.core.model import Better, CulpritKind, Verdict
@@ -134,11 +138,19 @@ class GiveUp:
     reason: str
 
 
-def plan(count: int, observations: Mapping[int, Observation], policy: Policy) -> Next | Brackets | GiveUp:
+def plan(
+    count: int,
+    observations: Mapping[int, Observation],
+    policy: Policy,
+    *,
+    built: Collection[int] = (),
+    stop: str | None = None,
+) -> Next | Brackets | GiveUp:
     """Say what to try next among `count` candidates (2 or more), or what was found.
 
     `observations` holds what is known by position; those the tree does not reach are not looked at. A candidate
-    that yields no value must be observed as broken, or it is asked for again for ever.
+    that yields no value must be observed as broken, or it is asked for again for ever. `built` are positions whose
+    environment is at hand. With `stop`, the reason why nothing more may be tried, the answer is what is known by now.
     """
     ends = (0, count - 1)
     broken = [
@@ -148,9 +160,11 @@ def plan(count: int, observations: Mapping[int, Observation], policy: Policy) ->
     ]
     if broken:
         return GiveUp(kind=CulpritKind.RANGE, reason="; ".join(broken))
-    tree = _Tree(observations=observations, policy=policy, stride=policy.stride(count))
+    tree = _Tree(
+        observations=observations, policy=policy, stride=policy.stride(count), built=built, stop=stop
+    )
     if tree.unmeasured(*ends):
-        return Next(tries=tuple(tree.tries))
+        return GiveUp(kind=CulpritKind.RANGE, reason=stop) if stop else Next(tries=tuple(tree.tries))
     brackets = tree.search(*ends)
     if tree.tries:
         return Next(tries=tuple(sorted(_merge(tree.tries), key=lambda one: one.position)))
@@ -161,6 +175,116 @@ def plan(count: int, observations: Mapping[int, Observation], policy: Policy) ->
     return Brackets(brackets=tuple(brackets), stretches=tuple(tree.stretches))
 
 
+def plan_hours(
+    hours: Sequence[int],
+    observations: Mapping[int, Observation],
+    policy: Policy,
+    *,
+    built: Collection[int] = (),
+    stop: str | None = None,
+) -> Next | Brackets | GiveUp:
+    """The same for the candidates at the positions `hours` alone, in order, both ends among them."""
+    among = {at: order for order, at in enumerate(hours)}
+    found = plan(
+        len(hours),
+        {among[at]: seen for at, seen in observations.items() if at in among},
+        policy,
+        built={among[at] for at in built if at in among},
+        stop=stop,
+    )
+    return _moved(found, hours)
+
+
+def plan_commits(
+    hours: Sequence[int],
+    observations: Mapping[int, Observation],
+    policy: Policy,
+    *,
+    built: Collection[int] = (),
+    stop: str | None = None,
+) -> Next | Brackets | GiveUp:
+    """The same for all candidates: first the `hours`, then what lies in each bracket of them."""
+    found = plan_hours(hours, observations, policy, built=built, stop=stop)
+    if not isinstance(found, Brackets):
+        return found
+    tries: list[Try] = []
+    brackets: list[Bracket] = []
+    stretches = list(found.stretches)
+    for coarse in found.brackets:
+        inside = range(coarse.after, coarse.through + 1)
+        narrower = _moved(
+            plan(
+                len(inside),
+                {at - coarse.after: seen for at, seen in observations.items() if at in inside},
+                policy,
+                built={at - coarse.after for at in built if at in inside},
+                stop=stop,
+            ),
+            inside,
+        )
+        if isinstance(narrower, Next):
+            tries += narrower.tries
+        elif isinstance(narrower, Brackets):
+            brackets += narrower.brackets
+            stretches += narrower.stretches
+        else:  # its ends differ, so there is an answer: the bracket itself
+            brackets.append(coarse)
+    if tries:
+        return Next(tries=tuple(tries))
+    stretches.sort(key=lambda one: one.first)
+    return Brackets(brackets=tuple(brackets), stretches=tuple(stretches))
+
+
+def hours_of(ends_an_hour: Sequence[bool]) -> list[int]:
+    """The positions that are tried first: both ends, and each candidate that ends an hour."""
+    last = len(ends_an_hour) - 1
+    return [at for at, ends in enumerate(ends_an_hour) if ends or at in (0, last)]
+
+
+def still_to_try(found: Next | Brackets | GiveUp, observations: Mapping[int, Observation], count: int) -> int:
+    """About how many candidates are left to try: each that is asked for now halves the gap it lies in."""
+    if not isinstance(found, Next):
+        return 0
+    known = sorted({0, count - 1, *(at for at, seen in observations.items() if seen.values)})
+    new = {one.position for one in found.tries if one.position not in observations}
+    gaps = [
+        min((b for b in known if b > at), default=at) - max((a for a in known if a < at), default=at)
+        for at in new
+        if at not in (0, count - 1)
+    ]
+    ends = len(new & {0, count - 1})
+    whole = math.ceil(math.log2(count)) if ends and count > 2 else 0
+    return ends + whole + sum(max(1, math.ceil(math.log2(gap))) for gap in gaps)
+
+
+def _moved(found: Next | Brackets | GiveUp, places: Sequence[int]) -> Next | Brackets | GiveUp:
+    """What was found among some of the candidates, at their positions among all; `places[i]` is that of the i-th."""
+    if isinstance(found, Next):
+        return Next(tries=tuple(replace(one, position=places[one.position]) for one in found.tries))
+    if isinstance(found, GiveUp):
+        return found
+    return Brackets(
+        brackets=tuple(
+            replace(
+                one,
+                after=places[one.after],
+                through=places[one.through],
+                broken=tuple(places[at] for at in one.broken),
+            )
+            for one in found.brackets
+        ),
+        stretches=tuple(
+            replace(
+                one,
+                first=places[one.first],
+                last=places[one.last],
+                unmeasured=tuple(places[at] for at in one.unmeasured),
+            )
+            for one in found.stretches
+        ),
+    )
+
+
 @dataclass(kw_only=True)
 class _Tree:
     """One walk over the tree of intervals; what is still to be measured collects in `tries`."""
@@ -168,13 +292,15 @@ class _Tree:
     observations: Mapping[int, Observation]
     policy: Policy
     stride: int
+    built: Collection[int] = ()
+    stop: str | None = None
     tries: list[Try] = field(default_factory=list)
     stretches: list[Stretch] = field(default_factory=list)
 
     def search(self, a: int, b: int) -> list[Bracket]:
         """The brackets inside (a, b], both ends of which have values."""
         compared = self.comparison(a, b)
-        if compared.more:
+        if compared.more and not self.stop:
             self.repeat(a, b, compared.more)
             return []
         different = compared.verdict is Verdict.DIFFERENT
@@ -191,8 +317,12 @@ class _Tree:
         return found
 
     def middle(self, a: int, b: int) -> int | None:
-        """The middle-most candidate between a and b that is not known to be broken."""
-        return next((at for at in self.inside(a, b) if self.seen(at).broken is None), None)
+        """The candidate between a and b that splits it: not known to be broken, at hand or middle-most."""
+        fit = [at for at in self.inside(a, b) if self.seen(at).broken is None]
+        if self.stop:
+            fit = [at for at in fit if self.seen(at).values]
+        at_hand = (at for at in fit if at in self.built and 4 * min(at - a, b - at) >= b - a)
+        return next(at_hand, fit[0] if fit else None)
 
     def leaf(self, a: int, b: int, compared: Comparison) -> list[Bracket]:
         """An interval that is not split any more: a bracket or a stretch."""
@@ -240,7 +370,9 @@ class _Tree:
         between = range(a + 1, b)
         broken = tuple(at for at in between if self.seen(at).broken is not None)
         reason = ""
-        if len(broken) < len(between):
+        if len(broken) < len(between) and self.stop:
+            reason = self.stop
+        elif len(broken) < len(between):
             sizes = [len(seen.values) for at in range(a, b + 1) if (seen := self.seen(at)).values]
             reason = f"too small to split at {max(sizes)} repeats"
         elif broken:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stepwatch.core.model import JAX, XLA, Better, CommitPair, Direction, Revision, SourceKind
+from stepwatch.core.model import JAX, XLA, Better, CommitPair, Direction, Revision
 from stepwatch.core.units import direction, format_change
 
 _TITLES = {JAX: "JAX", XLA: "XLA"}
@@ -20,21 +20,10 @@ _QUICK = math.log(1.05)
 
 @dataclass(frozen=True, kw_only=True)
 class Wording:
-    """The words of one bracket: of its kind of source, and of its step, `step` = log(bad level / good level)."""
+    """The words of one bracket, of its step, `step` = log(bad level / good level)."""
 
-    source: SourceKind
     better: Better
     step: float
-
-    @property
-    def releases(self) -> bool:
-        """Whether released versions stand in for commits."""
-        return self.source is SourceKind.RELEASES
-
-    @property
-    def refused(self) -> str:
-        """What a pair that is broken can't be."""
-        return "installed" if self.releases else "built"
 
     def title(self, repository: str) -> str:
         """`JAX` or `XLA`."""
@@ -42,9 +31,7 @@ class Wording:
 
     def revision(self, revision: Revision) -> str:
         """`jaxlib 0.10.2`, or `xla@4567def01234`."""
-        if self.releases:
-            return f"{_PACKAGES[revision.repository]} {revision.ref}"
-        return f"{revision.repository}@{revision.ref[:12]}"
+        return f"{_PACKAGES[revision.repository]} {revision.ref}" if revision.is_release else str(revision)
 
     def culprit(self, revision: Revision) -> str:
         """`XLA (jaxlib 0.10.2)`."""
@@ -56,7 +43,15 @@ class Wording:
 
     def label(self, pair: CommitPair) -> str:
         """A pair as an end of a range: `0.4.31` where a release has one number in both, else both revisions."""
-        return pair.jax.ref if self.releases and pair.jax.ref == pair.xla.ref else str(pair)
+        return pair.jax.ref if pair.jax.ref == pair.xla.ref else str(pair)
+
+    def refused(self, pair: CommitPair) -> str:
+        """What a pair that is broken can't be."""
+        return f"{self.pair(pair)} can't be {self.made(pair)}"
+
+    def made(self, pair: CommitPair) -> str:
+        """What is done to have a pair."""
+        return "installed" if pair.jax.is_release and pair.xla.is_release else "built"
 
     def change(self, change: float) -> str:
         """A difference of log levels: `+10.0 %`, `x 12`."""
