@@ -179,7 +179,13 @@ def open_bisection(
     connection.execute(
         sa.insert(t.candidate),
         [
-            {"bisection_id": bisection_id, "position": position, "pair_id": pair, "hour": each.hour}
+            {
+                "bisection_id": bisection_id,
+                "position": position,
+                "pair_id": pair,
+                "hour": each.hour,
+                "at_hand": each.at_hand,
+            }
             for position, (pair, each) in enumerate(zip(pairs, path, strict=True))
         ],
     )
@@ -202,7 +208,7 @@ def load_bisection(connection: Connection, bisection_id: int) -> BisectionRow | 
     if row is None:
         return None
     path = connection.execute(
-        sa.select(t.candidate.c.pair_id, t.candidate.c.hour)
+        sa.select(t.candidate.c.pair_id, t.candidate.c.hour, t.candidate.c.at_hand)
         .where(t.candidate.c.bisection_id == bisection_id, t.candidate.c.position.is_not(None))
         .order_by(t.candidate.c.position)
     ).all()
@@ -224,7 +230,9 @@ def load_bisection(connection: Connection, bisection_id: int) -> BisectionRow | 
             budget_probes=row.budget_probes,
             budget_minutes=row.budget_minutes,
         ),
-        candidates=tuple(Candidate(pair=pairs[each.pair_id], hour=each.hour) for each in path),
+        candidates=tuple(
+            Candidate(pair=pairs[each.pair_id], hour=each.hour, at_hand=each.at_hand) for each in path
+        ),
     )
 
 

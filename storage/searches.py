@@ -51,6 +51,9 @@ candidate = sa.Table(
     sa.Column("position", sa.Integer, nullable=True),  # null: a crossed pair, which blame asked for
     ref("pair_id", "pair"),
     time("hour", nullable=True),  # the UTC hour that ends with this pair
+    sa.Column(
+        "at_hand", sa.Boolean, nullable=False, server_default=sa.false()
+    ),  # when the bisection was opened
     sa.UniqueConstraint("bisection_id", "position"),
     sa.UniqueConstraint("bisection_id", "pair_id"),
 )

@@ -536,3 +536,18 @@ def reading_of(place: Workplace, number: int) -> dict[str, Any]:
         found = reading.bisection(connection, number)
     assert found is not None
     return found
+
+
+def test_what_is_at_hand_when_it_is_opened_is_tried_before_the_middle(
+    place: Workplace, runner: ScriptedRunner
+) -> None:
+    play_ladder(place)
+    asked = {"benchmark": RANK8, "good": "0.4.30", "bad": "0.10.2", "budget_probes": 3}
+    tried = "select jax, xla from reporting.probes where bisection_id = :number order by probe_id"
+    carry_out(place, start(place, **asked))
+    middle = ask(place.database, tried, number=1)[2]
+    runner.at_hand = tuple(str(pair_of(each, each)) for each in ("0.4.31", "0.5.3"))
+    number = start(place, **asked)
+    runner.at_hand = ()  # what comes and goes meanwhile changes nothing
+    carry_out(place, number)
+    assert ask(place.database, tried, number=2)[2] == ("0.5.3", "0.5.3") != middle

@@ -336,3 +336,13 @@ class TestHours:
                 world.measure(one)
         assert left == [5, 4, 3, 2, 1]
         assert still_to_try(step, world.seen, 33) == 0
+
+
+def test_that_nothing_is_reproduced_is_said_after_ten_processes_of_each_end() -> None:
+    world = World([1.0] * 9, noise=0.001)
+    found = world.search(Policy(cap=16))
+    assert isinstance(found, GiveUp)
+    assert found.kind is CulpritKind.NOT_REPRODUCED
+    assert {at: len(seen.values) for at, seen in world.seen.items()} == {0: 10, 8: 10}
+    few = World([1.0] * 9, noise=0.001)
+    assert isinstance(few.search(Policy(cap=8)), GiveUp)

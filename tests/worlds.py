@@ -136,6 +136,7 @@ class ScriptedRunner:
     old_numpy: tuple[str, ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
     dies_after: int | None = None
+    at_hand: tuple[str, ...] = ()
     version: str = "1"
     base: str = "cpython 3.11"
 
@@ -153,6 +154,9 @@ class ScriptedRunner:
             return Failure(outcome=m.Outcome.BUILD_FAILED, reason=reason, log=f"Because {reason}")
         environment = m.Environment(pair=pair, base=self.base, freeze=beside)
         return Opened(python=Path(sys.executable), folder=Path("env"), environment=environment)
+
+    def has(self, pair: m.CommitPair) -> bool:
+        return str(pair) in self.at_hand
 
     def open_night(self, night: m.Night) -> Opened | Failure:
         assert night.pair is not None

@@ -133,7 +133,7 @@ def open_bisection(
             connection,
             incident_id=request.incident,
             series_id=series,
-            path=found.path,
+            path=[replace(each, at_hand=place.runner.has(each.pair)) for each in found.path],
             good=found.good,
             bad=found.bad,
             setup=setup,

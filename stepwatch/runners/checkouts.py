@@ -39,6 +39,12 @@ class CheckoutRunner:
         """The requirements, whatever the pair."""
         return self.local.beside(pair)
 
+    def has(self, pair: CommitPair) -> bool:
+        """Whether the wheel of a pair's JAX is there."""
+        if pair.jax.is_release:
+            return self.local.has(pair)
+        return any((self.builds / pair.jax.ref).glob("jax-*.whl"))
+
     def open(self, pair: CommitPair, *, like: CommitPair | None = None) -> Opened | Failure:
         """The environment of a pair; a commit that does not build, or wants another jaxlib, is BUILD_FAILED."""
         if not pair.xla.is_release:

@@ -100,6 +100,11 @@ class DockerRunner:
         reason = f"{pair} can't be built in an image yet; accepted is a night"
         return Failure(outcome=Outcome.BUILD_FAILED, reason=reason)
 
+    def has(self, pair: CommitPair) -> bool:
+        """Nothing yet, as above."""
+        del pair
+        return False
+
     def open_night(self, night: Night) -> Opened | Failure:
         """The image of a night, pulled where it is not here, with the pair that it says it was built from.
 

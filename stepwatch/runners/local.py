@@ -78,6 +78,11 @@ class LocalRunner:
         asked = [f"jax=={pair.jax.ref}", f"jaxlib=={pair.xla.ref}", *self.beside(like or pair)]
         return self.make(pair, asked, name=f"jax-{pair.jax.ref}-jaxlib-{pair.xla.ref}")
 
+    def has(self, pair: CommitPair) -> bool:
+        """Whether an environment of a pair is there."""
+        name = f"jax-{pair.jax.ref}-jaxlib-{pair.xla.ref}-*/stepwatch.json"
+        return any(self.environments.glob(name))
+
     def make(self, pair: CommitPair, asked: list[str], *, name: str) -> Opened | Failure:
         """The environment of a pair with what is `asked` of pip, made where it is not there; `name` begins its folder's."""
         interpreter = self.interpreter()

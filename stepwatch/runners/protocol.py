@@ -74,6 +74,10 @@ class Runner(Measurer, Protocol):
         """
         ...
 
+    def has(self, pair: CommitPair) -> bool:
+        """Whether a pair's environment, or what takes longest of it, is at hand."""
+        ...
+
     def open_night(self, night: Night) -> Opened | Failure:
         """The environment of a night: of its pair, or its image, whose pair is then known.
 

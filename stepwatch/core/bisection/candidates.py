@@ -28,10 +28,14 @@ Steps = list[tuple[dt.datetime, Revision]]
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A pair on the path; `hour` is the UTC hour (its beginning) that it is the last one of, None where it is none's."""
+    """A pair on the path; `hour` is the UTC hour (its beginning) that it is the last one of, None where it is none's.
+
+    `at_hand` says that its environment was there when the bisection was opened: it is cheaper than its neighbours.
+    """
 
     pair: CommitPair
     hour: dt.datetime | None = None
+    at_hand: bool = False
 
 
 def candidates(good: CommitPair, bad: CommitPair, revisions: Sequence[Revision]) -> tuple[Candidate, ...]:

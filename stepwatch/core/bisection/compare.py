@@ -29,7 +29,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stepwatch.core.model import Better, Verdict
 
@@ -82,6 +82,7 @@ def compare(
     cap: int = 8,
     better: Better = Better.LOWER,
     give_up: bool = False,
+    same_from: int = SECOND_LOOK,
 ) -> Comparison:
     """Say whether `new` is on another level than `old`.
 
@@ -93,6 +94,7 @@ def compare(
         cap: how many processes a side may be asked for.
         better: which direction is good, and so on which side of the level slow processes lie.
         give_up: whether to end with UNKNOWN as soon as the values scatter too much for the cap to help.
+        same_from: how many processes a side it takes at the least to say SAME (the cap, if that is less).
     """
     size = min(len(old), len(new))
     ratio = _ratio(old, new, better) if size else None
@@ -102,6 +104,8 @@ def compare(
             return _again(decided, look - size)
         sides = [level(values[:look], better) for values in (old, new)]
         decided = _judge(old[:look], new[:look], sides, ratio, noise, min_effect, last=look >= cap)
+        if decided.verdict is Verdict.SAME and look < min(same_from, cap):
+            decided = replace(decided, verdict=Verdict.UNKNOWN)
         if decided.verdict is not Verdict.UNKNOWN:
             break
         if give_up and _is_hopeless(sides, noise, min_effect, look / cap):

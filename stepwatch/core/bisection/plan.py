@@ -27,8 +27,10 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from stepwatch.core.bisection.compare import FIRST_LOOK, Comparison, compare
+from stepwatch.core.bisection.compare import FIRST_LOOK, SECOND_LOOK, Comparison, compare
 from stepwatch.core.model import Better, CulpritKind, Verdict
+
+SURE = 10  # processes of each end at the least before it is said that they are the same
 
 
 class PolicyKind(enum.StrEnum):
@@ -161,7 +163,12 @@ def plan(
     if broken:
         return GiveUp(kind=CulpritKind.RANGE, reason="; ".join(broken))
     tree = _Tree(
-        observations=observations, policy=policy, stride=policy.stride(count), built=built, stop=stop
+        observations=observations,
+        policy=policy,
+        count=count,
+        stride=policy.stride(count),
+        built=built,
+        stop=stop,
     )
     if tree.unmeasured(*ends):
         return GiveUp(kind=CulpritKind.RANGE, reason=stop) if stop else Next(tries=tuple(tree.tries))
@@ -291,6 +298,7 @@ class _Tree:
 
     observations: Mapping[int, Observation]
     policy: Policy
+    count: int
     stride: int
     built: Collection[int] = ()
     stop: str | None = None
@@ -342,6 +350,7 @@ class _Tree:
 
     def comparison(self, a: int, b: int) -> Comparison:
         policy = self.policy
+        whole = (a, b) == (0, self.count - 1)
         return compare(
             self.seen(a).values,
             self.seen(b).values,
@@ -349,6 +358,7 @@ class _Tree:
             min_effect=policy.min_effect,
             cap=policy.cap,
             better=policy.better,
+            same_from=SURE if whole else SECOND_LOOK,
         )
 
     def seen(self, at: int) -> Observation:

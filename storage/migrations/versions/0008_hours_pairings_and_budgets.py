@@ -58,6 +58,7 @@ def upgrade() -> None:
         op.f("ck_bisection_pairing_known"), "bisection", "pairing in ('clock', 'pinned')"
     )
     op.add_column("candidate", moment("hour"))
+    op.add_column("candidate", sa.Column("at_hand", sa.Boolean, nullable=False, server_default=sa.false()))
     for column in of_culprit():
         op.add_column("culprit", column)
     references = {"bisection_id": "bisection", "after_pair_id": "pair", "through_pair_id": "pair"}
@@ -83,6 +84,7 @@ def downgrade() -> None:
     op.drop_table("sandwich")
     for column in of_culprit():
         op.drop_column("culprit", column.name)
+    op.drop_column("candidate", "at_hand")
     op.drop_column("candidate", "hour")
     op.drop_constraint(op.f("ck_bisection_pairing_known"), "bisection")
     for column in of_bisection():
