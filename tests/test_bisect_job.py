@@ -32,7 +32,7 @@ from stepwatch.core.model import CommitInfo, Culprit, CulpritKind, Outcome, Verd
 from stepwatch.jobs import bisect
 from stepwatch.jobs.deliver import deliver
 from stepwatch.jobs.open_bisection import RefusedError, locate, open_bisection
-from stepwatch.jobs.probe import verdicts
+from stepwatch.jobs.probe import Meaning, meanings
 from stepwatch.jobs.workplace import Workplace
 from stepwatch.runners.protocol import Failure
 from stepwatch.sections import BisectionSettings
@@ -523,12 +523,18 @@ def test_a_culprit_is_told_with_what_its_repository_says(
     ]
 
 
-def test_what_each_probe_means_beside_the_one_before(watched: Workplace) -> None:
-    carry_out(watched, start(watched))
-    assert verdicts(watched.database, 1) == {
-        ("0.10.1", "0.10.2"): Verdict.BROKEN,
-        ("0.10.2", "0.10.2"): Verdict.DIFFERENT,
+def test_what_each_probe_means_beside_the_one_before(place: Workplace) -> None:
+    play_ladder(place, LADDER[-2:])
+    carry_out(place, start(place))
+    assert meanings(place.database, 1) == {
+        ("0.10.1", "0.10.1"): Meaning(verdict=None, untried=0),
+        ("0.10.1", "0.10.2"): Meaning(verdict=Verdict.BROKEN, untried=0),
+        ("0.10.2", "0.10.2"): Meaning(verdict=Verdict.DIFFERENT, untried=0),
     }
+    number = start(place, benchmark=RANK8, good="0.5.0", bad="0.10.2", budget_probes=2)
+    carry_out(place, number)
+    last = meanings(place.database, number)["0.10.2", "0.10.2"]
+    assert last == Meaning(verdict=Verdict.DIFFERENT, untried=5)
 
 
 def reading_of(place: Workplace, number: int) -> dict[str, Any]:

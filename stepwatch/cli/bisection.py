@@ -12,7 +12,7 @@ import click
 from stepwatch.cli.frame import Refusal, as_json, opened, say, show_json, show_table, table_of, write
 from stepwatch.core.model import CommitInfo
 
-COLUMNS = ("hour", "jax", "xla", "outcome", "verdict", "value", "repeats", "reason")
+COLUMNS = ("at", "jax", "xla", "outcome", "verdict", "value", "repeats", "untried_before", "reason")
 
 
 @click.group()
@@ -193,16 +193,18 @@ def _live(database: Any, number: int) -> Iterator[Callable[[str], None]]:
 
 
 def _read(database: Any, number: int) -> dict[str, Any]:
-    from stepwatch.jobs.probe import verdicts
+    from stepwatch.jobs.probe import meanings
     from storage.reading import bisection as read
 
     with database.begin() as connection:
         found = read(connection, number)
     if found is None:
         raise Refusal(f"there is no bisection {number}; `stepwatch bisect status` lists them")
-    meant = verdicts(database, number)
+    meant = meanings(database, number)
     for probe in found["probes"]:
-        probe["verdict"] = meant.get((probe["jax"], probe["xla"]))
+        one = meant.get((probe["jax"], probe["xla"]))
+        probe["verdict"] = one and one.verdict
+        probe["untried_before"] = one and one.untried
     return found
 
 
@@ -227,7 +229,7 @@ def _rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
             **probe,
             "jax": probe["jax"][:12],
             "xla": probe["xla"][:12],
-            "hour": probe["hour"] and f"{probe['hour']:%Y-%m-%d %H}:00",
+            "at": f"{probe['at']:%Y-%m-%d %H:%M}",
             "value": None if probe["value"] is None else f"x {probe['value']:.3g}",
         }
         for probe in found["probes"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stepwatch.core import documents
@@ -74,8 +74,16 @@ def effort_of(
     return effort_for(good, bad, better)
 
 
-def verdicts(database: Database, bisection_id: int) -> dict[tuple[str, str], Verdict]:
-    """What each probe on the path means next to the measured one before it, by the refs of its pair."""
+@dataclass(frozen=True, kw_only=True)
+class Meaning:
+    """What a probe on the path means next to the measured one before it, and how many between the two were not tried."""
+
+    verdict: Verdict | None
+    untried: int
+
+
+def meanings(database: Database, bisection_id: int) -> dict[tuple[str, str], Meaning]:
+    """What each probe on the path means, by the refs of its pair."""
     with database.begin() as connection:
         row = bisections.load_bisection(connection, bisection_id)
         if row is None:
@@ -83,19 +91,24 @@ def verdicts(database: Database, bisection_id: int) -> dict[tuple[str, str], Ver
         better = load_series(connection, row.series_id).benchmark.better
         observations = observed(bisections.probes(connection, bisection_id))
     effort = effort_of(row.path, observations, better)
-    found: dict[tuple[str, str], Verdict] = {}
+    found: dict[tuple[str, str], Meaning] = {}
     before: tuple[float, ...] = ()
+    untried = 0
     for pair in row.path:
-        seen = observations.get(pair, Observation())
+        seen = observations.get(pair)
+        verdict = None
+        if seen is None:
+            untried += 1
+            continue
         if seen.broken is not None:
-            found[pair.jax.ref, pair.xla.ref] = Verdict.BROKEN
-        elif seen.values:
-            compared = compare(
+            verdict = Verdict.BROKEN
+        elif before:
+            verdict = compare(
                 before, seen.values, min_effect=effort.min_effect, cap=effort.cap, better=better
-            )
-            if before:
-                found[pair.jax.ref, pair.xla.ref] = compared.verdict
-            before = seen.values
+            ).verdict
+        found[pair.jax.ref, pair.xla.ref] = Meaning(verdict=verdict, untried=untried)
+        if seen.broken is None:
+            before, untried = seen.values, 0
     return found
 
 
