@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from alerts.console import ConsoleTransport
 from stepwatch.core import model as m
+from stepwatch.core.bisection.candidates import Candidate
 from stepwatch.core.rules import Rulebook
 from stepwatch.jobs import doctor
 from stepwatch.jobs.doctor import GIB, Finding, Grade
@@ -106,10 +107,10 @@ def store(database: Database) -> tuple[int, int]:
             connection,
             incident_id=None,
             series_id=series[0],
-            path=[pair("1"), pair("2")],
+            path=[Candidate(pair=pair("1")), Candidate(pair=pair("2"))],
             good="1",
             bad="2",
-            policy="explore",
+            setup=bisections.Setup(policy="explore"),
         )
         incidents.write(
             connection, kind="bisection", message={"title": "t", "lines": []}, bisection_id=number

@@ -27,7 +27,7 @@ from fake_registry import (
     error,
 )
 
-from stepwatch.core.model import CommitPair, Image, Revision, SourceKind
+from stepwatch.core.model import CommitPair, Image, Pairing, Revision, SourceKind
 from stepwatch.runners import nightlies, registry
 from stepwatch.runners.images import (
     EARLIER_IMAGE,
@@ -817,14 +817,13 @@ def pair(jax: str, xla: str) -> CommitPair:
     )
 
 
-def test_commits_are_known_at_the_ends_only(nights: RegistryNights) -> None:
+def test_commits_are_not_searched_in_it(nights: RegistryNights) -> None:
     assert nights.pair("0123abc", "4567def") == (
         "jax@0123abc+xla@4567def: commits can't be built in an image yet; accepted is a date such as 2024-09-16"
     )
-    good, bad = pair("a", "b"), pair("c", "d")
-    assert nights.revisions(good, bad) == (bad.jax, bad.xla)
-    assert nights.revisions(good, pair("a", "d")) == (bad.xla,)
-    assert nights.revisions(good, good) == ()
+    assert nights.path(pair("a", "b"), pair("c", "d"), Pairing.CLOCK) == (
+        f"{nights.name} has nightly containers, in which commits can't be searched yet"
+    )
 
 
 @pytest.mark.parametrize(

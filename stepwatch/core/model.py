@@ -155,8 +155,8 @@ class Revision:
 
     @property
     def is_release(self) -> bool:
-        """Whether it is a released version, and no commit."""
-        return re.fullmatch(r"(?![0-9a-f]{40}$)\d+(\.\d+)*(rc\d+)?", self.ref) is not None
+        """Whether it is a version (also one under development), and no commit."""
+        return re.fullmatch(r"(?![0-9a-f]{40}$)\d+(\.\d+\S*)?", self.ref) is not None
 
 
 @dataclass(frozen=True, kw_only=True)

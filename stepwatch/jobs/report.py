@@ -191,9 +191,10 @@ def _search(row: dict[str, Any]) -> dict[str, Any]:
         for probe, dots in zip(row["tried"], places, strict=True)
     ]
     culprits = [
-        {**culprit, "info": CommitInfo(**{key: culprit[key] for key in COMMIT})}
-        if culprit["author"] is not None
-        else culprit
+        {
+            **culprit,
+            "info": culprit["author"] and CommitInfo(**{key: culprit[key] for key in COMMIT}),
+        }
         for culprit in row["culprits"]
     ]
     return {**row, "title": title(row["benchmark"], row["params"]), "culprits": culprits, "tried": tried}
