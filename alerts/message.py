@@ -137,13 +137,24 @@ def works_again(label: str, failures: Sequence[Facts]) -> Message:
 
 
 def recovered(label: str, lines: Sequence[str]) -> Message:
-    """Every regression of an incident is back on its old level; a line for each says what remains."""
-    return {"title": f"recovered at {label}", "lines": list(lines)}
+    """Every regression of an incident is seen to be back on its old level; a line for each says what remains."""
+    return {"title": f"recovered, seen at {label}", "lines": list(lines)}
 
 
 def partly(label: str, lines: Sequence[str]) -> Message:
     """Some of an incident's regressions are part of the way back."""
-    return {"title": f"part of the way back at {label}", "lines": list(lines)}
+    return {"title": f"part of the way back, seen at {label}", "lines": list(lines)}
+
+
+def joined(label: str, lines: Sequence[str]) -> Message:
+    """What was confirmed after the head of its incident was said, in the same range."""
+    more = "one more" if len(lines) == 1 else f"{len(lines)} more"
+    return {"title": f"{more} in the same range, seen at {label}", "lines": list(lines)}
+
+
+def back_between(after: str, through: str) -> str:
+    """Where to look for what mended it."""
+    return f"the step back lies between {after} and {through}"
 
 
 def retracted(label: str, lines: Sequence[str]) -> Message:

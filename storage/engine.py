@@ -8,6 +8,8 @@ from pathlib import Path
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy.exc import OperationalError
 
 from storage.views import create_views
@@ -60,11 +62,21 @@ def connect(url: str) -> sa.Engine:
 
 
 def migrate(engine: sa.Engine) -> None:
-    """Bring the schema to the newest version; safe when two processes do it at once, a no-op when it is there."""
+    """Bring the schema to the newest version; safe when two processes do it at once, a no-op when it is there.
+
+    Raises:
+        DatabaseUnreachableError: a newer version of stepwatch has been at it.
+    """
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     with engine.begin() as connection:
         connection.execute(sa.text("select pg_advisory_xact_lock(hashtext('stepwatch migrate'))"))
         config.attributes["connection"] = connection
+        there = MigrationContext.configure(connection).get_current_revision()
+        known = {each.revision for each in ScriptDirectory.from_config(config).walk_revisions()}
+        if there is not None and there not in known:
+            raise DatabaseUnreachableError(
+                f"the database has the schema {there} of a newer stepwatch; accepted is one up to {max(known)}: update this one"
+            )
         command.upgrade(config, "head")
         create_views(connection)

@@ -126,15 +126,15 @@ def write(
     message: Mapping[str, Any],
     incident_id: int | None = None,
     bisection_id: int | None = None,
-) -> None:
-    """Put a message into the outbox, in the transaction of the decision; said before, it isn't said again."""
+) -> bool:
+    """Put a message into the outbox, in the transaction of the decision; said before, it isn't said again. Says whether it was new."""
     values = {
         "kind": kind,
         "message": dict(message),
         "incident_id": incident_id,
         "bisection_id": bisection_id,
     }
-    connection.execute(insert(t.outbox).values(values).on_conflict_do_nothing())
+    return connection.execute(insert(t.outbox).values(values).on_conflict_do_nothing()).rowcount == 1
 
 
 def unsent(connection: Connection, transport: str) -> list[OutboxRow]:

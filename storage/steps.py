@@ -61,8 +61,11 @@ def night_refs(connection: Connection, source: model.Source) -> list[NightRef]:
 def points(connection: Connection, series_id: int, *, until: str | None = None) -> list[model.Point]:
     """Every night of the series' source in order: its last OK attempt, else what happened, else a gap.
 
-    `until` is the label of the last night to be read.
+    `until` is the label of the last night to be read. Runs of a suite that has never measured the series say nothing of it.
     """
+    suites = (
+        sa.select(t.run.c.suite).join(t.measurement).where(t.measurement.c.series_id == series_id).distinct()
+    )
     attempts = (
         sa.select(
             t.run.c.night_id,
@@ -77,12 +80,18 @@ def points(connection: Connection, series_id: int, *, until: str | None = None) 
                 sa.and_(t.measurement.c.run_id == t.run.c.id, t.measurement.c.series_id == t.series.c.id),
             )
         )
-        .where(t.series.c.id == series_id, t.run.c.origin.in_(READ_ORIGINS), t.run.c.outcome.is_not(None))
+        .where(
+            t.series.c.id == series_id,
+            t.run.c.origin.in_(READ_ORIGINS),
+            t.run.c.outcome.is_not(None),
+            t.run.c.suite.in_(suites),
+        )
         # an OK run without this series says nothing about it, unless nothing else does
         .order_by(
             t.run.c.night_id,
             sa.func.coalesce(t.measurement.c.outcome == model.Outcome.OK.value, sa.false()).desc(),
             t.run.c.attempt.desc(),
+            t.run.c.id.desc(),
         )
         .ext(distinct_on(t.run.c.night_id))
         .subquery()

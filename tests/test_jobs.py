@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +34,7 @@ from stepwatch.core.model import Benchmark, Better, Origin, Outcome
 from stepwatch.core.rules import Rule, Rulebook
 from stepwatch.jobs.bench import bench
 from stepwatch.jobs.confirm import confirm
+from stepwatch.jobs.deliver import deliver
 from stepwatch.jobs.detect import Detected, detect
 from stepwatch.jobs.import_logs import Imported, import_logs
 from stepwatch.jobs.nightly import nightly
@@ -77,13 +78,14 @@ class TestLadder:
         said = [(thread, message["title"]) for thread, message in recorder(place).said]
         assert said == [
             (None, f"regression: {WHILE}(edge=5) x 433 against 414 us, slower"),
-            ("thread 1", "part of the way back at 0.5.0"),
-            ("thread 1", "recovered at 0.5.3"),
+            ("thread 1", "part of the way back, seen at 0.5.0"),
+            ("thread 1", "recovered, seen at 0.5.3"),
             (None, f"improvement: {RANK8}(edge=5) x 0.398 against 1.01 ms, faster"),
             (None, f"regression: {RANK8}(edge=5) x 12.6 against 402 us, slower"),
         ]
         assert recorder(place).said[2][1]["lines"] == [
-            f"{WHILE}(edge=5): 179 ms -> 606 us (now +46.7 % against 414 us)"
+            f"{WHILE}(edge=5): 179 ms -> 606 us (now +46.7 % against 414 us)",
+            "the step back lies between 0.4.33 and 0.5.0",
         ]
         assert ask(
             place.database,
@@ -116,7 +118,7 @@ class TestLadder:
         assert ask(place.database, ranges) == [(WHILE, "0.4.31", "0.5.0", "confirmed")]
         nightly(place, "0.4.33", origin=Origin.BACKFILL)
         assert ask(place.database, ranges) == [(WHILE, "0.4.31", "0.4.33", "confirmed")]
-        assert recorder(place).titles[1:] == ["part of the way back at 0.5.0"]
+        assert recorder(place).titles[1:] == ["part of the way back, seen at 0.5.0"]
 
     def test_killed_after_every_process_it_goes_on_where_it_was(
         self, place: Workplace, runner: ScriptedRunner, tmp_path: Path
@@ -183,7 +185,7 @@ class TestNight:
         nights = [each for each in outcomes(place) if each[0] is not None]
         assert nights == [(each, 1, "ok", None) for each in LADDER if each != "0.5.0"]
         assert "jax@0.5.0+xla@0.5.0" not in runner.opened
-        assert "recovered at 0.5.3" in recorder(place).titles
+        assert "recovered, seen at 0.5.3" in recorder(place).titles
 
     def test_one_that_can_not_be_installed_is_a_gap_until_it_can(
         self, place: Workplace, runner: ScriptedRunner
@@ -536,6 +538,70 @@ class TestImport:
                 "select value, unit from reporting.points join reporting.series using (series_id)",
             )
         ) == [(1.5, "MLUPS"), (9.0, "ms")]
+
+
+class TestTogether:
+    """Several imported benchmarks of one machine, by what their logs say on the days of January 2024."""
+
+    def load(self, place: Workplace, name: str, values: Sequence[float | None]) -> None:
+        lines = [
+            f"OUT-01-{day:02d}:{'out of memory' if value is None else f'MLUPS: {value}'}"
+            for day, value in enumerate(values, start=1)
+        ]
+        import_logs(
+            place.database,
+            parse_log("\n".join(lines), r"MLUPS: (\S+)", 2024).nights,
+            Benchmark(name=name, version="1", metric="value", unit="MLUPS", better=Better.HIGHER),
+            source="logs",
+            rules=Rulebook(),
+        )
+        deliver(place.database, place.transports, print)
+
+    def titles(self, place: Workplace) -> list[tuple[str | None, str]]:
+        return [(thread, message["title"]) for thread, message in recorder(place).said]
+
+    def test_who_is_confirmed_later_in_the_same_range_is_told_in_its_thread(self, place: Workplace) -> None:
+        flat = [100.0, 100.1, 99.9, 100.0, 100.1, 99.9, 100.0, 100.1]
+        self.load(place, "a", [*flat, 90.0, 90.1, 89.9, 90.0, 90.1])
+        self.load(place, "b", [*flat, 50.0, 50.1, 49.9, 50.0, 50.1])
+        assert self.titles(place) == [
+            (None, "regression: a -10.0 % against 100 MLUPS, slower"),
+            ("thread 1", "one more in the same range, seen at 2024-01-13"),
+        ]
+        assert recorder(place).said[1][1]["lines"] == [
+            "b: 100 MLUPS -> 50 MLUPS (now -50.0 % against 100 MLUPS)"
+        ]
+        self.load(place, "b", [*flat, 50.0, 50.1, 49.9, 50.0, 50.1])
+        assert len(recorder(place).said) == 2
+
+    def test_a_failure_of_one_says_nothing_of_another(self, place: Workplace) -> None:
+        self.load(place, "a", [100.0] * 5)
+        self.load(place, "b", [*[100.0] * 6, None, None, None])
+        assert self.titles(place) == [(None, "no result: b: it crashes or raises")]
+        assert [tuple(row) for row in ask(place.database, "select benchmark from reporting.failures")] == [
+            ("b",)
+        ]
+        self.load(place, "b", [*[100.0] * 6, None, None, None, 100.0])
+        assert self.titles(place)[1:] == [("thread 1", "results again at 2024-01-10")]
+
+    def test_what_was_dismissed_is_not_listed_when_the_others_are_back(self, place: Workplace) -> None:
+        flat = [100.0, 100.1, 99.9, 100.0, 100.1, 99.9, 100.0, 100.1]
+        down = [90.0, 90.1, 89.9, 90.0, 90.1]
+        for name in ("a", "b"):
+            self.load(place, name, [*flat, *down])
+        with place.database.begin() as connection:
+            connection.exec_driver_sql(
+                "update regression set disposition = 'dismissed' from series"
+                " where series.id = series_id and benchmark = 'a'"
+            )
+        for name in ("a", "b"):
+            self.load(place, name, [*flat, *down, *flat])
+        told = recorder(place).said[-1][1]
+        assert told["title"].startswith("recovered, seen at ")
+        assert [line.partition(":")[0] for line in told["lines"]] == [
+            "b",
+            "the step back lies between 2024-01-13 and 2024-01-14",
+        ]
 
 
 def test_the_worlds_times_are_in_the_order_of_its_labels() -> None:

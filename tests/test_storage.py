@@ -687,3 +687,15 @@ class TestPoints:
             (point,) = steps.points(connection, series_id(connection))
         assert point.at == START + dt.timedelta(days=1)
         assert point.at.tzinfo is not None
+
+
+def test_a_database_of_a_newer_version_is_left_alone(database_url: str) -> None:
+    engine = connect(database_url)
+    migrate(engine)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("update alembic_version set version_num = '9999'")
+    with pytest.raises(
+        DatabaseUnreachableError, match="has the schema 9999 of a newer stepwatch; accepted is"
+    ):
+        migrate(engine)
+    engine.dispose()

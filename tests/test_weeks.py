@@ -133,7 +133,7 @@ def test_a_repaired_regression_closes_in_its_thread(database: Database, tmp_path
     play_ladder(place, nights)
     (head, opened), (back, closed) = ((m["title"], thread) for thread, m in recorder(place).said)
     assert (head.startswith("regression: "), opened) == (True, None)
-    assert (back, closed) == ("recovered at night-12", "thread 1")
+    assert (back, closed) == ("recovered, seen at night-12", "thread 1")
 
 
 def test_a_dip_is_never_told(database: Database, tmp_path: Path) -> None:
@@ -229,8 +229,8 @@ class TestDrift:
         assert thread is None
         assert head["title"].startswith("drift: ")
         assert head["title"].endswith("slower, and 1 more")
-        assert head["lines"][0] == "little by little from night-00 to night-27, by no step, on local"
-        assert (answer, back["title"]) == ("thread 1", "recovered at night-62")
+        assert head["lines"][0] == "little by little from night-00 to night-29, by no step, on local"
+        assert (answer, back["title"]) == ("thread 1", "recovered, seen at night-62")
         assert ask(database, "select direction, state from reporting.regressions") == [
             ("drift", "recovered"),
             ("drift", "recovered"),

@@ -44,7 +44,7 @@ def _log_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--unit", default="MLUPS", show_default=True),
         click.option(
             "--pattern",
-            default=r"MLUPS: ([\d.]+)",
+            default=r"MLUPS: (\S+)",
             show_default=True,
             help="A regular expression whose first group is the value.",
         ),

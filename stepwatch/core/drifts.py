@@ -1,7 +1,7 @@
 """Has a series become slower by no step at all, a little every night?
 
-The level of the newest results is set beside a baseline: the level of a pinned night, else the foot of the line along which
-the last stretch leans. What detection calls a step since then is taken out, for of that people are told by itself. Worked
+The level of the newest results is set beside a baseline: the level of a pinned night, else that of the first
+results of the stretch that leans. What detection calls a step since then is taken out, for of that people are told by itself. Worked
 example, 5 % being told and lower being better, with the baseline pinned at the first night:
 
     100 nights of 1.000, 1.0006, 1.0012, …      told on the night after some eighty, when the middle of the newest five is 5 % up
@@ -121,12 +121,15 @@ def _jump(results: Results, old: Segment, new: Segment) -> float:
 
 
 def _leaning(results: Results, detection: Detection) -> tuple[int, float] | None:
-    """(first place, present level / foot of its line) of the drift that lasts until tonight."""
+    """(first place, present level / level of its first results) of the drift that lasts until tonight.
+
+    The line itself may begin above all that was measured, where a stretch was level before it leant.
+    """
     last = next((each for each in detection.drifts if each.stop == len(results.values)), None)
     if last is None:
         return None
-    foot = detection.segments[-1].level / math.sqrt(1 + last.total)  # the level is that of its middle
-    return last.start, _present(results) / foot
+    first = statistics.median(results.values[last.start : last.start + NEWEST])
+    return last.start, _present(results) / first
 
 
 def _present(results: Results) -> float:

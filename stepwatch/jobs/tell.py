@@ -48,27 +48,41 @@ def tell(
         lines = {
             kind: [_movement(facts, each) for each in news if each.saying.kind is kind] for kind in kinds
         }
-        if kinds & RAISING:
-            _raise(connection, incident_id, facts, rules, nights)
+        if kinds & RAISING and not _raise(connection, incident_id, facts, rules, nights):
+            joined = [line for kind in sorted(kinds & RAISING) for line in lines[kind]]
+            said = message.joined(tonight, joined)
+            incidents.write(connection, kind=f"joined {tonight}", message=said, incident_id=incident_id)
         for kind, make in (
             (Telling.PARTLY_RECOVERED, message.partly),
             (Telling.RETRACTED, message.retracted),
             (Telling.WAY_BACK, message.way_back),
         ):
             if kind in kinds:
-                said = make(tonight, lines[kind])
+                more = _back(news, kind) if kind is Telling.PARTLY_RECOVERED else []
+                said = make(tonight, [*lines[kind], *more])
                 incidents.write(
                     connection, kind=f"{kind.value} {tonight}", message=said, incident_id=incident_id
                 )
         if incidents.mark_recovered(connection, incident_id) and Telling.RECOVERED in kinds:
-            said = message.recovered(tonight, [_way_back(row) for row in facts.values()])
+            heard = [row for row in facts.values() if row["disposition"] not in QUIET]
+            drifts = {
+                each.regression_id: _movement(facts, each)
+                for each in news
+                if each.saying.kind is Telling.RECOVERED
+                and each.saying.regression.direction is Direction.DRIFT
+            }
+            told_back = [drifts.get(row["regression_id"]) or _way_back(row) for row in heard]
+            said = message.recovered(tonight, [*told_back, *_back(news, Telling.RECOVERED)])
             incidents.write(connection, kind="recovered", message=said, incident_id=incident_id)
 
 
 def _raise(
     connection: Connection, incident_id: int, facts: Facts, rules: Rulebook, nights: Mapping[str, int]
-) -> None:
-    """The head of an incident; the threads of the same range on other machines get a line that names it."""
+) -> bool:
+    """The head of an incident; the threads of the same range on other machines get a line that names it.
+
+    Says whether it has none yet: who joins later is told in its thread.
+    """
     first = next(iter(facts.values()))
     direction = Direction(first["direction"])
     elsewhere = neighbourhood.on_other_machines(connection, incident_id)
@@ -83,10 +97,12 @@ def _raise(
         owners=rules.owners(message.named(row) for row in facts.values()),
         notes=notes,
     )
-    incidents.write(connection, kind="head", message=head, incident_id=incident_id)
+    if not incidents.write(connection, kind="head", message=head, incident_id=incident_id):
+        return False
     for number, _ in elsewhere:
         note = {"title": message.also_on(first["machine"], incident_id), "lines": [head["title"]]}
         incidents.write(connection, kind=f"also {incident_id}", message=note, incident_id=number)
+    return True
 
 
 def _notes(
@@ -110,6 +126,12 @@ def _way_back(row: dict[str, Any]) -> str:
     if row["direction"] == Direction.DRIFT:  # back by no step
         return message.movement(row, before=row["level"], after=row["baseline"], remaining=0)
     return message.movement(row, before=row["level"], after=present, remaining=present / row["baseline"] - 1)
+
+
+def _back(news: Sequence[Told], kind: Telling) -> list[str]:
+    """Between which nights the steps lie that brought them back; a level that is back by itself has none."""
+    steps = {each.saying.suspect: None for each in news if each.saying.kind is kind and each.saying.suspect}
+    return [message.back_between(step.after, step.through) for step in steps]
 
 
 def _movement(facts: Facts, told: Told) -> str:
