@@ -281,9 +281,9 @@ class TestHours:
     LEVELS: ClassVar = stairs(40, [7, 29], [1.5, 1.5])
     HOURS: ClassVar = hours_of([at % 5 == 4 for at in range(40)])
 
-    def search(self, world: World, *, commits: bool, built: Sequence[int] = ()) -> Brackets | GiveUp:
+    def search(self, world: World, *, commits: bool, at_hand: Sequence[int] = ()) -> Brackets | GiveUp:
         look = plan_commits if commits else plan_hours
-        while isinstance(step := look(self.HOURS, world.seen, Policy(), built=built), Next):
+        while isinstance(step := look(self.HOURS, world.seen, Policy(), at_hand=at_hand), Next):
             for one in step.tries:
                 world.measure(one)
         return step
@@ -306,8 +306,8 @@ class TestHours:
         world = World(stairs(33, [3], [1.5]))
         world.measure(Try(position=0, repeats=5))
         world.measure(Try(position=32, repeats=5))
-        for built, asked in (((10,), 10), ((7, 25), 16), ((22, 9), 22), ((), 16)):
-            step = plan(33, world.seen, Policy(), built=built)
+        for at_hand, asked in (((10,), 10), ((7, 25), 16), ((22, 9), 22), ((), 16)):
+            step = plan(33, world.seen, Policy(), at_hand=at_hand)
             assert isinstance(step, Next)
             assert [one.position for one in step.tries] == [asked]
 

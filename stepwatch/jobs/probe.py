@@ -161,7 +161,7 @@ class Work:
     def found(self, look: Look) -> Found:
         """What a look at all that was observed says."""
         at_hand = {at for at, each in enumerate(self.row.candidates) if each.at_hand}
-        return look(self.hours, self.on_path(), self.policy, built=at_hand, stop=self.spent)
+        return look(self.hours, self.on_path(), self.policy, at_hand=at_hand, stop=self.spent)
 
     def try_next(self, look: Look) -> bool:
         """Measure the next candidate that a look asks for; whether there was none."""

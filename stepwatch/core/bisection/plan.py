@@ -145,13 +145,13 @@ def plan(
     observations: Mapping[int, Observation],
     policy: Policy,
     *,
-    built: Collection[int] = (),
+    at_hand: Collection[int] = (),
     stop: str | None = None,
 ) -> Next | Brackets | GiveUp:
     """Say what to try next among `count` candidates (2 or more), or what was found.
 
     `observations` holds what is known by position; those the tree does not reach are not looked at. A candidate
-    that yields no value must be observed as broken, or it is asked for again for ever. `built` are positions whose
+    that yields no value must be observed as broken, or it is asked for again for ever. `at_hand` are positions whose
     environment is at hand. With `stop`, the reason why nothing more may be tried, the answer is what is known by now.
     """
     ends = (0, count - 1)
@@ -167,7 +167,7 @@ def plan(
         policy=policy,
         count=count,
         stride=policy.stride(count),
-        built=built,
+        at_hand=at_hand,
         stop=stop,
     )
     if tree.unmeasured(*ends):
@@ -187,7 +187,7 @@ def plan_hours(
     observations: Mapping[int, Observation],
     policy: Policy,
     *,
-    built: Collection[int] = (),
+    at_hand: Collection[int] = (),
     stop: str | None = None,
 ) -> Next | Brackets | GiveUp:
     """The same for the candidates at the positions `hours` alone, in order, both ends among them."""
@@ -196,7 +196,7 @@ def plan_hours(
         len(hours),
         {among[at]: seen for at, seen in observations.items() if at in among},
         policy,
-        built={among[at] for at in built if at in among},
+        at_hand={among[at] for at in at_hand if at in among},
         stop=stop,
     )
     return _moved(found, hours)
@@ -207,11 +207,11 @@ def plan_commits(
     observations: Mapping[int, Observation],
     policy: Policy,
     *,
-    built: Collection[int] = (),
+    at_hand: Collection[int] = (),
     stop: str | None = None,
 ) -> Next | Brackets | GiveUp:
     """The same for all candidates: first the `hours`, then what lies in each bracket of them."""
-    found = plan_hours(hours, observations, policy, built=built, stop=stop)
+    found = plan_hours(hours, observations, policy, at_hand=at_hand, stop=stop)
     if not isinstance(found, Brackets):
         return found
     tries: list[Try] = []
@@ -224,7 +224,7 @@ def plan_commits(
                 len(inside),
                 {at - coarse.after: seen for at, seen in observations.items() if at in inside},
                 policy,
-                built={at - coarse.after for at in built if at in inside},
+                at_hand={at - coarse.after for at in at_hand if at in inside},
                 stop=stop,
             ),
             inside,
@@ -300,7 +300,7 @@ class _Tree:
     policy: Policy
     count: int
     stride: int
-    built: Collection[int] = ()
+    at_hand: Collection[int] = ()
     stop: str | None = None
     tries: list[Try] = field(default_factory=list)
     stretches: list[Stretch] = field(default_factory=list)
@@ -329,8 +329,8 @@ class _Tree:
         fit = [at for at in self.inside(a, b) if self.seen(at).broken is None]
         if self.stop:
             fit = [at for at in fit if self.seen(at).values]
-        at_hand = (at for at in fit if at in self.built and 4 * min(at - a, b - at) >= b - a)
-        return next(at_hand, fit[0] if fit else None)
+        near = (at for at in fit if at in self.at_hand and 4 * min(at - a, b - at) >= b - a)
+        return next(near, fit[0] if fit else None)
 
     def leaf(self, a: int, b: int, compared: Comparison) -> list[Bracket]:
         """An interval that is not split any more: a bracket or a stretch."""
