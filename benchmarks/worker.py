@@ -194,6 +194,8 @@ def _run(
         took_s = time.perf_counter() - begun
         sys.stderr.write(f"[{position + 1}/{len(cases)}] {_title(kind, params)}: {said} ({took_s:.1f} s)\n")
     document["finished_at"] = _now()
+    if os.environ.get("STEPWATCH_OBJECTS"):
+        document["objects"] = _objects()
     write_document(document, out)
 
 
@@ -245,6 +247,15 @@ def _loaded() -> dict[str, str]:
     versions = {name: str(module.__version__) for name, module in modules.items()}
     files = {f"{name}_file": str(modules[name].__file__) for name in ("jax", "jaxlib")}
     return {"python": platform.python_version(), **versions, **files}
+
+
+def _objects() -> dict[str, str]:
+    """SHA-256 of each shared object of jaxlib and of JAX's plugins that this process has mapped, by path."""
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    mapped = {line.split(maxsplit=5)[5] for line in lines if ".so" in line.rpartition("/")[2]}
+    # a folder on the way has the name: jaxlib, jax_plugins, jax_cuda12_plugin
+    ours = sorted(each for each in mapped if re.search(r"/(jaxlib|jax_plugins|jax_cuda\w*)/", each))
+    return {each: hashlib.sha256(Path(each).read_bytes()).hexdigest() for each in ours}
 
 
 def _device() -> dict[str, Any]:

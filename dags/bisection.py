@@ -36,6 +36,9 @@ WORD = {"type": ["null", "string"], "default": None}
         "pairing": Param(
             None, enum=[None, "clock", "pinned"], description="which XLA a JAX commit is tried with: clock"
         ),
+        "container": Param(
+            **WORD, description="the image in which pairs are built: bad (default), good, a date, or sha256:…"
+        ),
         "fix": Param(**WORD, description="what is held still: xla=jaxlib==0.4.20"),
         "budget_probes": Param(
             None, type=["null", "integer"], minimum=1, description="how many pairs may be tried"

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from stepwatch.core.requests import parse_fix
-from stepwatch.runners import images
+from stepwatch.runners import image_builds, images
 
 CLONE = Path(__file__).resolve().parent.parent
 KINDS = "'releases', 'registry' or 'commits'"
@@ -106,6 +106,9 @@ class RegistrySettings(Section):
     username: str = ""
     password: str = ""
     look_back_days: int = Field(default=5, ge=0, le=365)
+    build: str = Field(default=image_builds.BUILD, min_length=1)
+    build_limit_s: float = Field(default=6 * 3600, gt=0)
+    build_network: str = Field(default="bridge", min_length=1)
     control: str | None = None
     baseline: str | None = None
 

@@ -18,24 +18,18 @@ from storage.rows import Connection, ensure_pair, load_pairs, upsert
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """How a range is searched: `repositories` are URLs that the request named itself, `fix` what is held still."""
+    """How a range is searched: `repositories` are URLs that the request named itself, `fix` what is held still.
+
+    `container` is the digest of the image in which pairs are built, where they are built in one.
+    """
 
     policy: str
     pairing: model.Pairing = model.Pairing.CLOCK
     fix: str | None = None
+    container: str | None = None
     repositories: dict[str, str] = field(default_factory=dict)
     budget_probes: int | None = None
     budget_minutes: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sandwich:
-    """Both sides of a boundary measured alternately, one value a process, in `seconds` of the machine; `reason` where there are none."""
-
-    old: tuple[float, ...]
-    new: tuple[float, ...]
-    reason: str | None = None
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,13 +55,14 @@ class BisectionRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeRow:
-    """What a pair measured: ratios to the reference, one a process; or why it could not be measured."""
+    """What a pair measured: ratios to the reference, one a process; or why it could not be measured; and what it was built to."""
 
     pair: model.CommitPair
     ratios: tuple[float, ...]
     outcome: model.Outcome
     reason: str | None
     seconds: float
+    program: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +165,7 @@ def open_bisection(
         "policy": setup.policy,
         "pairing": setup.pairing.value,
         "fix": setup.fix,
+        "container": setup.container,
         "repositories": setup.repositories,
         "budget_probes": setup.budget_probes,
         "budget_minutes": setup.budget_minutes,
@@ -226,6 +222,7 @@ def load_bisection(connection: Connection, bisection_id: int) -> BisectionRow | 
             policy=row.policy,
             pairing=model.Pairing(row.pairing),
             fix=row.fix,
+            container=row.container,
             repositories=row.repositories,
             budget_probes=row.budget_probes,
             budget_minutes=row.budget_minutes,
@@ -252,6 +249,7 @@ def save_probe(
     seconds: float,
     ratios: Sequence[float] = (),
     value: float | None = None,
+    program: str | None = None,
 ) -> None:
     """Store what a probe measured, or why it could not, and the `seconds` of the machine that this took, beside earlier ones."""
     connection.execute(
@@ -262,6 +260,7 @@ def save_probe(
             reason=reason,
             ratios=list(ratios),
             value=value,
+            program=program,
             seconds=t.probe.c.seconds + seconds,
             finished_at=sa.func.now(),
         )
@@ -285,47 +284,10 @@ def probes(connection: Connection, bisection_id: int) -> list[ProbeRow]:
             outcome=model.Outcome(row.outcome),
             reason=row.reason,
             seconds=row.seconds,
+            program=row.program,
         )
         for row in rows
     ]
-
-
-def save_sandwich(
-    connection: Connection,
-    bisection_id: int,
-    after: model.CommitPair,
-    through: model.CommitPair,
-    found: Sandwich,
-) -> None:
-    """Store what both sides of a boundary gave side by side, in place of a shorter look."""
-    keys = {
-        "bisection_id": bisection_id,
-        "after_pair_id": ensure_pair(connection, after),
-        "through_pair_id": ensure_pair(connection, through),
-    }
-    values = {
-        "old": list(found.old),
-        "new": list(found.new),
-        "reason": found.reason,
-        "seconds": found.seconds,
-    }
-    upsert(connection, t.sandwich, keys, values)
-
-
-def sandwiches(
-    connection: Connection, bisection_id: int
-) -> dict[tuple[model.CommitPair, model.CommitPair], Sandwich]:
-    """What has been measured side by side, by the two pairs."""
-    rows = connection.execute(
-        sa.select(t.sandwich).where(t.sandwich.c.bisection_id == bisection_id).order_by(t.sandwich.c.id)
-    ).all()
-    pairs = load_pairs(connection, [at for row in rows for at in (row.after_pair_id, row.through_pair_id)])
-    return {
-        (pairs[row.after_pair_id], pairs[row.through_pair_id]): Sandwich(
-            old=tuple(row.old), new=tuple(row.new), reason=row.reason, seconds=row.seconds
-        )
-        for row in rows
-    }
 
 
 def finish_bisection(

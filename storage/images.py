@@ -12,7 +12,8 @@ from storage.rows import Connection
 def needed_digests(connection: Connection, *, controls: Sequence[str], newest: int) -> list[str]:
     """The digests that any machine and source needs, for they share an engine.
 
-    Those are of nights that are being measured, of both ends of open incidents and re-measurements, of the pinned nights (labels
+    Those are of nights that are being measured, of both ends of open incidents and re-measurements, of those in which an open
+    bisection builds, of the pinned nights (labels
     in `controls`), of the first night that each machine has measured of a source, and of the `newest` nights of each source.
     """
     query = sa.text(
@@ -26,6 +27,7 @@ def needed_digests(connection: Connection, *, controls: Sequence[str], newest: i
             union select after_night_id from recheck join evidence on recheck_id = recheck.id where verdict is null
             union select through_night_id from recheck join evidence on recheck_id = recheck.id where verdict is null
             union select night_id from run where outcome is null
+            union select nights.id from nights join bisection on container = digests ->> 'digest' where state = 'open'
         ), firsts as (
             select distinct on (run.machine_id, nights.source_id) nights.id
             from nights join run on run.night_id = nights.id and run.outcome = 'ok'

@@ -104,6 +104,22 @@ def find_night(connection: Connection, source: model.Source, label: str) -> tupl
     return None if night_id is None else (night_id, load_night(connection, night_id))
 
 
+def find_image(connection: Connection, source: model.Source, digest: str) -> model.Image | None:
+    """The image with this digest, where a night of the source has it."""
+    query = (
+        sa.select(t.night.c.digests)
+        .join(t.source)
+        .where(
+            t.source.c.kind == source.kind.value,
+            t.source.c.name == source.name,
+            t.night.c.digests["digest"].astext == digest,
+        )
+        .limit(1)
+    )
+    found = connection.execute(query).scalar()
+    return None if found is None else _image(found)
+
+
 def night_times(connection: Connection, source: model.Source) -> list[tuple[str, dt.datetime, str | None]]:
     """(label, time, gap reason) of every night of a source, in order."""
     query = (

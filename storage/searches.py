@@ -24,6 +24,7 @@ bisection = sa.Table(
     text("policy"),
     sa.Column("pairing", sa.Text, nullable=False, server_default=model.Pairing.CLOCK.value),
     text("fix", nullable=True),
+    text("container", nullable=True),  # the digest of the image in which pairs are built
     document("repositories", empty="{}"),  # what each is read from, where it was said in the request
     sa.Column("budget_probes", sa.Integer, nullable=True),
     number("budget_minutes"),
@@ -41,6 +42,20 @@ sa.Index(
     bisection.c.incident_id,
     unique=True,
     postgresql_where=bisection.c.state == OPEN_BISECTION,
+)
+
+published = sa.Table(
+    "published",
+    metadata,
+    identity(),
+    ref("bisection_id", "bisection"),
+    numbers("old"),
+    numbers("new"),
+    text("reason", nullable=True),  # why it has no values
+    sa.Column("differences", ARRAY(sa.Text), nullable=False, server_default="{}"),
+    sa.Column("seconds", DOUBLE_PRECISION, nullable=False, server_default="0"),  # of the machine
+    time("finished_at", now=True),
+    sa.UniqueConstraint("bisection_id"),
 )
 
 candidate = sa.Table(
@@ -65,6 +80,7 @@ probe = sa.Table(
     ref("candidate_id", "candidate"),
     text("outcome", nullable=True),
     text("reason", nullable=True),
+    text("program", nullable=True),  # the digest of what was built: two with the same are one program
     numbers("ratios"),
     number("value"),
     time("started_at", now=True),

@@ -15,7 +15,8 @@ from storage.columns import document, identity, metadata, number, numbers, one_o
 
 label, remark, failure = follow_up.label, follow_up.remark, follow_up.failure
 bisection, candidate, probe = searches.bisection, searches.candidate, searches.probe
-sandwich, culprit, OPEN_BISECTION = searches.sandwich, searches.culprit, searches.OPEN_BISECTION
+sandwich, published, culprit = searches.sandwich, searches.published, searches.culprit
+OPEN_BISECTION = searches.OPEN_BISECTION
 
 source = sa.Table(
     "source",

@@ -14,6 +14,7 @@ from storage.rows import Connection
 BUILT = [
     model.SourceKind.RELEASES.value,
     model.SourceKind.COMMITS.value,
+    model.SourceKind.REGISTRY.value,
 ]  # of the others nothing can be built
 ATTEMPTS = 3  # an incident whose searches failed this often waits for a person
 
@@ -84,10 +85,14 @@ def by_priority(connection: Connection, waiting: Sequence[int]) -> list[tuple[in
 
 
 def machine_minutes(connection: Connection, machine: str, *, hours: float = 24) -> float:
-    """How many minutes of a machine the probes and sandwiches have taken that ended in the last `hours`."""
+    """How many minutes of a machine the searches have taken whose measurements ended in the last `hours`."""
     began = sa.func.now() - dt.timedelta(hours=hours)
     minutes = 0.0
-    for each, tables in ((t.probe, t.probe.join(t.candidate)), (t.sandwich, t.sandwich)):
+    for each, tables in (
+        (t.probe, t.probe.join(t.candidate)),
+        (t.sandwich, t.sandwich),
+        (t.published, t.published),
+    ):
         query = (
             sa.select(sa.func.coalesce(sa.func.sum(each.c.seconds), 0) / 60)
             .select_from(tables.join(t.bisection).join(t.series).join(t.machine))

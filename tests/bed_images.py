@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bed_nights import SITE, STILL, BedError, Kind, NightSpec, write_night
+from bed_nights import SITE, STILL, BedError, Kind, NightSpec
 from uv import find_uv_bin
 
 SUITE = "bookworm"  # Debian's release with Python 3.11
@@ -212,7 +212,7 @@ def night_layer(spec: NightSpec) -> Iterator[Layer]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder, "root")
         root.mkdir()
-        write_night(root, spec)
+        spec.write(root)
         yield pack(root, Path(folder, "night.tar"))
 
 

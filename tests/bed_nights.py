@@ -13,7 +13,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -82,6 +82,10 @@ class NightSpec:
     @property
     def tag(self) -> str:
         return tag_of(self.date)
+
+    def write(self, root: Path) -> None:
+        """The night's own files, below `root`."""
+        write_night(root, self)
 
     def source(self, package: str) -> str:
         """Where a package's sources lie, `/opt/jax-source` or `/opt/jax`."""
@@ -255,14 +259,17 @@ BROKEN = 'raise ImportError("libcudart.so.12: cannot open shared object file: No
 HANGS = "import time\n\nwhile True:\n    time.sleep(3600)\n"
 
 
-def write_night(root: Path, spec: NightSpec) -> None:
-    """Sources, manifests, the build script and what is wrong, as they lie in the container's file system."""
-    histories = {"jax": jax_history(spec.jax), "xla": xla_history(spec.date)}
-    hashes: dict[str, tuple[str, ...]] = {}
-    for package, commits in histories.items():
+def write_night(root: Path, spec: NightSpec, lay: Callable[[Path, str], Sequence[str]] | None = None) -> None:
+    """Sources, manifests, the build script and what is wrong, as they lie in the container's file system.
+
+    `lay` makes the repository of a package in a folder; the hashes that it returns end with the head.
+    """
+    histories = {"jax": jax_history(spec.jax), "xla": xla_history(spec.date)} if lay is None else {}
+    hashes: dict[str, Sequence[str]] = {}
+    for package in URLS:
         place = root / spec.source(package).lstrip("/")
         place.mkdir(parents=True)
-        hashes[package] = make_repository(place, commits)
+        hashes[package] = lay(place, package) if lay else make_repository(place, histories[package])
         if spec.fault is Fault.DIRTY:
             (place / ".git/HEAD").write_text(hashes[package][-1] + "\n", encoding="utf-8")
             with (place / "README.md").open("a", encoding="utf-8") as readme:

@@ -408,7 +408,7 @@ def test_every_culprit_of_a_range_is_named(
         (("--fix", "jaxlib==1"), "fix = 'jaxlib==1' is not accepted; accepted is xla=jaxlib==0.4.20, or"),
         (
             ("--fix", "xla=jaxlib==0.4.20", "--source", "releases"),
-            "the source releases is of kind releases; fix and repositories go with one of kind commits",
+            "the source releases is of kind releases; fix goes with one of kind commits",
         ),
         (
             ("--source", "commits"),

@@ -37,6 +37,7 @@ from stepwatch.jobs.resolve import resolve
 from stepwatch.jobs.workplace import Workplace
 from stepwatch.runners.containers import DockerRunner
 from stepwatch.runners.engine import NAME, local_name
+from stepwatch.runners.image_builds import ImageBuildRunner
 from stepwatch.runners.nightlies import RegistryNights
 from stepwatch.runners.protocol import Opened, UnreachableError
 from storage.incidents import open_incident
@@ -205,8 +206,8 @@ def scene(bed: Bed, schema: Database, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def docker_runner(place: Workplace) -> DockerRunner:
-    assert isinstance(place.runner, DockerRunner)
-    return place.runner
+    assert isinstance(place.runner, ImageBuildRunner)
+    return place.runner.docker
 
 
 def opened_night(place: Workplace, label: str) -> Opened:
@@ -685,7 +686,7 @@ class TestJanitor:
             measuring.kill()
             measuring.communicate()
         assert [each["Name"].lstrip("/") for each in scene.containers()] == [name]
-        other = replace(docker_runner(place), machine="other")
+        other = replace(place.runner, docker=replace(docker_runner(place), machine="other"))
         assert name not in other.tidy([]), "it is no container of that machine"
         assert name in janitor.tidy(place)
         assert scene.containers() == []

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import bed_planted
 import pytest
 from fake_registry import (
     DOCKER_LIST,
@@ -27,8 +28,9 @@ from fake_registry import (
     error,
 )
 
-from stepwatch.core.model import CommitPair, Image, Pairing, Revision, SourceKind
+from stepwatch.core.model import CommitPair, Image, Pairing, SourceKind
 from stepwatch.runners import nightlies, registry
+from stepwatch.runners.commits import CommitNights
 from stepwatch.runners.images import (
     EARLIER_IMAGE,
     IMAGE,
@@ -41,6 +43,7 @@ from stepwatch.runners.images import (
 from stepwatch.runners.nightlies import EarlierImage, RegistryNights
 from stepwatch.runners.protocol import UnreachableError
 from stepwatch.runners.registry import Registry, RegistryError
+from stepwatch.runners.repositories import Mirror
 
 AMD = {"os": "linux", "architecture": "amd64"}
 ARM = {"os": "linux", "architecture": "arm64"}
@@ -726,12 +729,21 @@ def test_whether_an_image_is_still_there(fake: FakeRegistry) -> None:
 # --- nights ---------------------------------------------------------------------------------------------------------
 
 
+def commits(folder: Path) -> CommitNights:
+    mirrors = {
+        name: Mirror(repository=name, url=str(folder / name), folder=folder / f"{name}.git")
+        for name in ("jax", "xla")
+    }
+    return CommitNights(name="containers", mirrors=mirrors, fixed={})
+
+
 @pytest.fixture
-def nights(fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> RegistryNights:
+def nights(fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RegistryNights:
     monkeypatch.setattr(nightlies, "_today", lambda: dt.date(2024, 9, 17))
     return RegistryNights(
         name="containers",
         registry=client(),
+        commits=commits(tmp_path),
         image=fake.host + "/nvidia/{container}:{flavor}-{date}",
         earlier_images=(
             EarlierImage(through=dt.date(2023, 1, 1), image=fake.host + "/old/{container}:{date}"),
@@ -800,8 +812,8 @@ def test_the_name_follows_the_date(fake: FakeRegistry, nights: RegistryNights) -
     ]
 
 
-def test_nvidias_names_are_built_in() -> None:
-    builtin = RegistryNights(name="containers", registry=client())
+def test_nvidias_names_are_built_in(tmp_path: Path) -> None:
+    builtin = RegistryNights(name="containers", registry=client(), commits=commits(tmp_path))
     assert builtin.reference(dt.date(2024, 2, 9)) == "ghcr.io/nvidia/jax:nightly-2024-02-09"
     assert builtin.reference(dt.date(2024, 2, 10)) == "ghcr.io/nvidia/jax:jax-2024-02-10"
     assert builtin.platform == "linux/amd64"
@@ -809,20 +821,32 @@ def test_nvidias_names_are_built_in() -> None:
         assert template_fault(template) is None
 
 
-def pair(jax: str, xla: str) -> CommitPair:
-    at = dt.datetime(2024, 9, 16, tzinfo=dt.UTC)
-    return CommitPair(
-        jax=Revision(repository="jax", ref=jax, committed_at=at),
-        xla=Revision(repository="xla", ref=xla, committed_at=at),
+def test_its_commits_are_those_of_the_repositories(nights: RegistryNights, tmp_path: Path) -> None:
+    hashes = {}
+    for name in ("jax", "xla"):
+        (tmp_path / name).mkdir()
+        hashes[name] = bed_planted.lay(tmp_path / name, name, bed_planted.BAD)
+        nights.commits.mirrors[name].fetch()
+    first, last = (
+        nights.pair(hashes["jax"][jax], hashes["xla"][xla][:12])
+        for jax, xla in (("words of the night", "a note of the night"), ("half of jax", "half of xla"))
     )
-
-
-def test_commits_are_not_searched_in_it(nights: RegistryNights) -> None:
-    assert nights.pair("0123abc", "4567def") == (
-        "jax@0123abc+xla@4567def: commits can't be built in an image yet; accepted is a date such as 2024-09-16"
+    assert isinstance(first, CommitPair)
+    assert isinstance(last, CommitPair)
+    later = replace(
+        first.jax, committed_at=last.at + dt.timedelta(days=9)
+    )  # of an image it need not be known
+    path = nights.path(replace(first, jax=later), last, Pairing.CLOCK)
+    assert not isinstance(path, str)
+    assert (path[0].pair, path[-1].pair) == (first, last)
+    assert nights.heads(dt.date(2024, 3, 1)) == nights.pair(
+        hashes["jax"]["last of the first day"], hashes["xla"]["last of the first day"]
     )
-    assert nights.path(pair("a", "b"), pair("c", "d"), Pairing.CLOCK) == (
-        f"{nights.name} has nightly containers, in which commits can't be searched yet"
+    info = nights.info("xla", hashes["xla"]["half of xla"])
+    assert info is not None
+    assert info.subject == "half of xla"
+    assert nights.path(first, replace(last, xla=replace(last.xla, ref="beef")), Pairing.CLOCK) == (
+        f"xla has no commit 'beef'; accepted is a hash, tag or branch of {tmp_path / 'xla'}"
     )
 
 

@@ -40,7 +40,7 @@ def test_what_is_understood(conf: dict[str, Any], expected: BisectionRequest) ->
             {"zeta": 1, "alpha": 2},
             (
                 "unknown key alpha, zeta; accepted are incident, benchmark, good, bad, machine, source, policy,"
-                " pairing, fix, budget_probes, budget_minutes"
+                " pairing, container, fix, budget_probes, budget_minutes"
             ),
         ),
         ({"incident": "3"}, "incident = '3' is not accepted; accepted is the number of an incident"),

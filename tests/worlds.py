@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
@@ -97,6 +97,9 @@ class ScriptedNights:
         pair = pair_of(label, label, self.all_labels)
         return m.Night(source=SOURCE, label=label, at=pair.at, pair=pair)
 
+    def heads(self, date: dt.date) -> str:
+        return f"no commits of {date}"
+
     def pair(self, jax: str, xla: str) -> m.CommitPair | str:
         for name, version in (("jax", jax), ("jaxlib", xla)):
             if version not in self.all_labels:
@@ -154,6 +157,10 @@ class ScriptedRunner:
             return Failure(outcome=m.Outcome.BUILD_FAILED, reason=reason, log=f"Because {reason}")
         environment = m.Environment(pair=pair, base=self.base, freeze=beside)
         return Opened(python=Path(sys.executable), folder=Path("env"), environment=environment)
+
+    def within(self, image: m.Image | None) -> Self:
+        assert image is None
+        return self
 
     def has(self, pair: m.CommitPair) -> bool:
         return str(pair) in self.at_hand

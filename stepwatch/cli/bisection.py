@@ -29,6 +29,9 @@ def bisect() -> None:
 @click.option("--source", help="The source of the nights (default: the incident's, else as configured).")
 @click.option("--policy", help="explore, comb or exhaustive (default: as configured).")
 @click.option("--pairing", help="Which XLA a JAX commit is tried with: clock (default) or pinned.")
+@click.option(
+    "--container", help="The image in which pairs are built: bad (default), good, a date, or sha256:…"
+)
 @click.option("--fix", metavar="xla=jaxlib==X", help="A release that stands in for a repository, held still.")
 @click.option("--budget-probes", type=int, help="How many pairs may be tried.")
 @click.option("--budget-minutes", type=float, help="For how long, in minutes of the machine.")

@@ -18,7 +18,7 @@ from stepwatch.core.model import JAX, XLA, Pairing
 CHOICES = {"policy": ("explore", "comb", "exhaustive"), "pairing": tuple(each.value for each in Pairing)}
 SUBJECTS = ("incident", "benchmark", "good", "bad")
 BUDGETS = {"budget_probes": "a whole number above 0", "budget_minutes": "a number above 0"}
-OPTIONS = ("machine", "source", *CHOICES, "fix", *BUDGETS)
+OPTIONS = ("machine", "source", *CHOICES, "container", "fix", *BUDGETS)
 KEYS = (*SUBJECTS, *OPTIONS)
 DISTRIBUTIONS = {JAX: "jax", XLA: "jaxlib"}  # repository -> what its releases are called
 
@@ -38,6 +38,7 @@ class BisectionRequest:
     source: str | None = None
     policy: str | None = None
     pairing: str | None = None
+    container: str | None = None
     fix: str | None = None
     budget_probes: int | None = None
     budget_minutes: float | None = None

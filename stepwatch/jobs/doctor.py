@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepwatch.jobs.workplace import Nights, Workplace
-from stepwatch.runners.containers import DockerRunner
 from stepwatch.runners.engine import connect, read_engine
 from stepwatch.runners.fingerprint import cards_here
+from stepwatch.runners.image_builds import ImageBuildRunner
 from stepwatch.runners.local import INSTALL_LIMIT_S, LocalRunner
 from stepwatch.runners.protocol import Runner, UnreachableError
 from stepwatch.runners.registry import RegistryError
@@ -240,10 +240,10 @@ def _interpreter(runner: Runner) -> list[Finding]:
 
 def _containers(runner: Runner) -> list[Finding]:
     """The Docker engine, the room where it keeps images, and the GPUs, of a machine that runs containers."""
-    if not isinstance(runner, DockerRunner):
+    if not isinstance(runner, ImageBuildRunner):
         return []
     try:
-        with connect(runner.engine) as client:
+        with connect(runner.docker.engine) as client:
             engine = read_engine(client)
     except UnreachableError as error:
         remedy = (
@@ -253,7 +253,7 @@ def _containers(runner: Runner) -> list[Finding]:
     said = Finding(what="Docker", grade=Grade.OK, sentence=f"the engine answers, version {engine.version}")
     folder = engine.folder
     room = [judge_space("images", folder, shutil.disk_usage(folder).free)] if folder.is_dir() else []
-    return [said, *room, judge_gpus(runner.devices, engine.gpus, cards_here())]
+    return [said, *room, judge_gpus(runner.docker.devices, engine.gpus, cards_here())]
 
 
 def judge_gpus(wanted: Sequence[str], engine_has_them: bool, cards: int | None) -> Finding:
@@ -297,7 +297,10 @@ def _answers(nights: Nights, now: dt.datetime) -> Finding:
 
 def _machine(runner: Runner) -> list[Finding]:
     allowed = os.sched_getaffinity(0)
-    core = runner.core if isinstance(runner, LocalRunner | DockerRunner) else None
+    if isinstance(runner, ImageBuildRunner):
+        core = runner.docker.core
+    else:
+        core = runner.core if isinstance(runner, LocalRunner) else None
     pinned = core if core in allowed else max(allowed)
     return [
         judge_load(os.getloadavg()[0], len(allowed)),

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from stepwatch.core.model import CommitPair, Environment, Night
+from stepwatch.core.model import CommitPair, Environment, Image, Night
 from stepwatch.core.requests import parse_date, parse_pair
 from stepwatch.jobs.workplace import Nights
 from stepwatch.runners.existing import PYTHON, open_existing
@@ -80,6 +80,15 @@ def differences(old: Environment, new: Environment) -> tuple[str, ...]:
         if before.get(name) != after.get(name)
     )
     return (*interpreter, *packages)
+
+
+def changed_variables(old: Image, new: Image) -> tuple[str, ...]:
+    """Which variables differ between two images, beside the day of the build."""
+    return tuple(
+        f"{name} {old.variables.get(name, '(none)')!r} -> {new.variables.get(name, '(none)')!r}"
+        for name in sorted((old.variables.keys() | new.variables.keys()) - {"BUILD_DATE"})
+        if old.variables.get(name) != new.variables.get(name)
+    )
 
 
 def _find(ref: str, nights: Nights) -> CommitPair | Night | str:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stepwatch.core import documents
 from stepwatch.core.bisection.blame import Answer, Ask, blame, unconfirmed
 from stepwatch.core.bisection.compare import (
     FIRST_LOOK,
@@ -25,6 +24,7 @@ from stepwatch.core.bisection.compare import (
     level,
 )
 from stepwatch.core.bisection.effort import Effort, effort_for
+from stepwatch.core.bisection.ends import Published, compared, nothing_to_build, with_images
 from stepwatch.core.bisection.plan import (
     Bracket,
     Brackets,
@@ -37,29 +37,31 @@ from stepwatch.core.bisection.plan import (
     plan_commits,
     still_to_try,
 )
-from stepwatch.core.documents import Document
 from stepwatch.core.model import Benchmark, Better, CommitPair, Culprit, Origin, Outcome, Verdict, digest
 from stepwatch.jobs.bench import run_folder
-from stepwatch.jobs.measure import alternate, every_group, measure_some, selections
 from stepwatch.jobs.open_bisection import RefusedError
 from stepwatch.jobs.record import record_documents
+from stepwatch.jobs.side_by_side import Both, measure_published, side_by_side
 from stepwatch.jobs.workplace import Workplace
 from stepwatch.runners.protocol import Failure, Opened
-from storage import bisections
+from storage import bisections, sandwiches
+from storage.nights import find_image
 from storage.rows import Database, load_series
 from storage.runs import value_of
 
 Found = Next | Brackets | GiveUp
 Look = Callable[..., Found]  # plan_hours or plan_commits
-Both = tuple[
-    list[Document], tuple[float, ...], tuple[float, ...]
-]  # the new side's documents, and both sides' values
 
 
 def observed(probes: Sequence[bisections.ProbeRow]) -> dict[CommitPair, Observation]:
-    """What the rows of a bisection's probes say of each pair."""
+    """What the rows of a bisection's probes say of each pair; those that are built to the same have the same values, the most."""
+    values: dict[str | None, tuple[float, ...]] = {}
+    for probe in probes:
+        values[probe.program] = max(values.get(probe.program, ()), probe.ratios, key=len)
     return {
-        probe.pair: Observation(values=probe.ratios)
+        probe.pair: Observation(
+            values=values[probe.program] if probe.program else probe.ratios, program=probe.program
+        )
         if probe.outcome is Outcome.OK
         else Observation(broken=probe.reason or probe.outcome.value)
         for probe in probes
@@ -124,11 +126,22 @@ class Work:
             self.row = row
             self.benchmark: Benchmark = load_series(connection, row.series_id).benchmark
             probes = bisections.probes(connection, bisection_id)
-            self.sandwiches = bisections.sandwiches(connection, bisection_id)
+            self.sandwiches = sandwiches.sandwiches(connection, bisection_id)
+            self.published, seconds = sandwiches.load_published(connection, bisection_id)
+            container = self.row.setup.container
+            self.image = find_image(connection, self.row.source, container) if container else None
+        self.runner = place.runner.within(self.image)
         self.hours = hours_of([each.hour is not None for each in row.candidates])
         self.observations = observed(probes)
+        self.measured = {
+            each.program: each.pair for each in probes if each.outcome is Outcome.OK and each.reason is None
+        }
         self.seconds = math.fsum(
-            [each.seconds for each in probes] + [each.seconds for each in self.sandwiches.values()]
+            [
+                seconds,
+                *(each.seconds for each in probes),
+                *(each.seconds for each in self.sandwiches.values()),
+            ]
         )
         effort = effort_of(row.path, self.observations, self.benchmark.better)
         self.policy = Policy(
@@ -160,11 +173,34 @@ class Work:
 
     def found(self, look: Look) -> Found:
         """What a look at all that was observed says."""
+        better = self.benchmark.better
+        if self.image is not None and (nothing := nothing_to_build(self.published, better)):
+            return nothing
         at_hand = {at for at, each in enumerate(self.row.candidates) if each.at_hand}
-        return look(self.hours, self.on_path(), self.policy, at_hand=at_hand, stop=self.spent)
+        found = look(self.hours, self.on_path(), self.policy, at_hand=at_hand, stop=self.spent)
+        return with_images(self.published, better, found, self.image.reference) if self.image else found
+
+    def look_at_published(self) -> bool:
+        """Measure the published images of both ends alternately, where that is not decided yet; whether it was done."""
+        more = compared(self.published, self.benchmark.better).more
+        if self.image is None or not more or self.published.reason or self.spent:
+            return False
+        begun = time.monotonic()
+        found = measure_published(
+            self.place, self.runner, self.row, self.benchmark, len(self.published.old) + more
+        )
+        if isinstance(found, Failure):
+            if found.outcome is Outcome.CANCELLED:
+                raise RefusedError("cancelled while it was measured")
+            found = Published(reason=found.reason)
+        with self.place.database.begin() as connection:
+            sandwiches.save_published(connection, self.row.id, found, seconds=time.monotonic() - begun)
+        return True
 
     def try_next(self, look: Look) -> bool:
-        """Measure the next candidate that a look asks for; whether there was none."""
+        """Measure the next candidate that a look asks for, the published images first; whether there was none."""
+        if self.look_at_published():
+            return False
         found = self.found(look)
         if not isinstance(found, Next):
             return True
@@ -193,7 +229,7 @@ class Work:
         good, bad = self.row.path[bracket.after], self.row.path[bracket.through]
         if self.beside_reference(bracket):
             return self.observations[good].values, self.observations[bad].values
-        found = self.sandwiches.get((good, bad), bisections.Sandwich(old=(), new=()))
+        found = self.sandwiches.get((good, bad), sandwiches.Sandwich(old=(), new=()))
         return found.old, found.new
 
     def compared(self, bracket: Bracket) -> Comparison:
@@ -224,12 +260,12 @@ class Work:
         if isinstance(both, Failure):
             if both.outcome is Outcome.CANCELLED:
                 raise RefusedError("cancelled while it was measured")
-            found = bisections.Sandwich(old=(), new=(), reason=both.reason, seconds=seconds)
+            found = sandwiches.Sandwich(old=(), new=(), reason=both.reason, seconds=seconds)
         else:
             _, old, new = both
-            found = bisections.Sandwich(old=old, new=new, seconds=seconds)
+            found = sandwiches.Sandwich(old=old, new=new, seconds=seconds)
         with self.place.database.begin() as connection:
-            bisections.save_sandwich(connection, self.row.id, good, bad, found)
+            sandwiches.save_sandwich(connection, self.row.id, good, bad, found)
         return True
 
     def answer(self, bracket: Bracket) -> Answer | Ask:
@@ -268,7 +304,19 @@ class Work:
         with place.database.begin() as connection:
             probe_id = bisections.open_probe(connection, self.row.id, pair)
         begun = time.monotonic()
-        result = self._measure(pair, len(known.values) + repeats, probe_id)
+        opened = self._open(pair)
+        program = digest(opened.stamp) if isinstance(opened, Opened) and opened.stamp else None
+        same = self.measured.get(program, pair) if program else pair
+        if same != pair and known.values:  # what is wanted of it is wanted of the other one
+            self.probe(same, repeats)
+            return
+        if isinstance(opened, Failure):
+            result: tuple[float, ...] | Failure = opened
+        elif same != pair:
+            place.say(f"bisection {self.row.id}: {pair} is built to the same as {same}; it is not measured")
+            result = self.observations[same].values
+        else:
+            result = self._measure(pair, opened, len(known.values) + repeats, probe_id)
         seconds = time.monotonic() - begun
         if isinstance(result, Failure):
             if result.outcome is Outcome.CANCELLED:
@@ -283,17 +331,23 @@ class Work:
         place.say(f"bisection {self.row.id}: {pair} is {value:.3g} times the good end")
         with place.database.begin() as connection:
             bisections.save_probe(
-                connection, probe_id, outcome=Outcome.OK, ratios=result, value=value, seconds=seconds
+                connection,
+                probe_id,
+                outcome=Outcome.OK,
+                reason=f"built to the same as {same}" if same != pair else None,
+                ratios=result,
+                value=value,
+                program=program,
+                seconds=seconds,
             )
 
-    def _measure(self, pair: CommitPair, count: int, probe_id: int) -> tuple[float, ...] | Failure:
+    def _measure(
+        self, pair: CommitPair, opened: Opened, count: int, probe_id: int
+    ) -> tuple[float, ...] | Failure:
         both = self._alternate(self.row.path[0], pair, run_folder(self.place.runs, self._key(pair)), count)
         if isinstance(both, Failure):
             return both
         read, old, new = both
-        opened = self._open(pair)
-        if isinstance(opened, Failure):
-            return opened
         with self.place.database.begin() as connection:
             record_documents(
                 connection,
@@ -309,32 +363,16 @@ class Work:
 
     def _alternate(self, old: CommitPair, new: CommitPair, folder: Path, count: int) -> Both | Failure:
         """`count` processes of each of two pairs, one after the other in turn; of one pair alone where they are the same."""
-        place, benchmarks = self.place, [self.benchmark]
-        suite = every_group(place.suite)
         opened = self._open(new)
         if isinstance(opened, Failure):
             return opened
         beside = opened if old == new else self._open(old)
         if isinstance(beside, Failure):
             return beside
-        if old == new:
-            alone = measure_some(
-                place.runner, opened, suite, folder, only=selections(benchmarks), count=count
-            )
-            sides = alone if isinstance(alone, Failure) else (alone, alone)
-        else:
-            sides = alternate(place.runner, beside, opened, suite, folder, benchmarks=benchmarks, count=count)
-        if isinstance(sides, Failure):
-            return sides
-        values = [documents.process_values(side, self.benchmark) for side in sides]
-        if min(len(each) for each in values) < count:
-            failed = next(iter(documents.failures([*sides[0], *sides[1]]).values()), None)
-            outcome, reason = failed or (Outcome.BENCHMARK_FAILED, "it was not measured")
-            return Failure(outcome=outcome, reason=reason)
-        return sides[1], tuple(values[0]), tuple(values[1])
+        return side_by_side(self.place, self.runner, (beside, opened), self.benchmark, folder, count)
 
     def _open(self, pair: CommitPair) -> Opened | Failure:
-        return self.place.runner.open(pair)
+        return self.runner.open(pair)
 
     def _key(self, pair: CommitPair) -> str:
         return f"probe/{self.row.id}/{pair}"

@@ -44,6 +44,10 @@ class Nights(Protocol):
         """The pair of two revisions, or the sentence that says why there is none."""
         ...
 
+    def heads(self, date: dt.date) -> CommitPair | str:
+        """The heads of both repositories at the end of a UTC day, or the sentence that says why there are none."""
+        ...
+
     def path(self, good: CommitPair, bad: CommitPair, pairing: Pairing) -> Sequence[Candidate] | str:
         """The pairs from the good one to the bad one, a revision at a time; or the sentence that says why there are none."""
         ...

@@ -7,6 +7,8 @@ installs must be the commit's own files, one by one.
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shutil
 import tempfile
 import time
@@ -14,9 +16,9 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from stepwatch.core.model import JAX, CommitPair, Night, Outcome, Revision
+from stepwatch.core.model import JAX, CommitPair, Image, Night, Outcome, Revision, digest
 from stepwatch.runners.local import LocalRunner
 from stepwatch.runners.processes import locked
 from stepwatch.runners.protocol import Failure, Opened, Process
@@ -39,6 +41,11 @@ class CheckoutRunner:
         """The requirements, whatever the pair."""
         return self.local.beside(pair)
 
+    def within(self, image: Image | None) -> Self:
+        """Itself: it builds in no image."""
+        del image
+        return self
+
     def has(self, pair: CommitPair) -> bool:
         """Whether the wheel of a pair's JAX is there."""
         if pair.jax.is_release:
@@ -59,9 +66,11 @@ class CheckoutRunner:
             return wheel
         asked = [str(wheel), f"jaxlib=={pair.xla.ref}", *self.beside(pair)]
         opened = self.local.make(pair, asked, name=f"jax-{pair.jax.short}-jaxlib-{pair.xla.ref}")
-        if isinstance(opened, Opened):
-            (opened.folder / "stepwatch.json").touch()
-        return opened
+        if isinstance(opened, Failure):
+            return opened
+        (opened.folder / "stepwatch.json").touch()
+        beside = [each for each in opened.environment.freeze if re.split("[ =]", each)[0] != JAX]
+        return replace(opened, stamp={JAX: _contents(wheel), "beside": digest(beside)})
 
     def open_night(self, night: Night) -> Opened | Failure:
         """The environment of a night's pair; a night without one is IMAGE_MISSING."""
@@ -125,6 +134,15 @@ class CheckoutRunner:
             reason = f"{revision}: the wheel is not of this commit: {', '.join(differ[:3])} differ"
             return Failure(outcome=Outcome.STALE_BUILD, reason=reason)
         return built
+
+
+def _contents(wheel: Path) -> str:
+    """What a wheel installs of JAX, but for the file that says when it was built."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = [each for each in archive.namelist() if each.startswith(f"{JAX}/")]
+        files = {each: hashlib.sha256(archive.read(each)).hexdigest() for each in names}
+    files.pop(f"{JAX}/{STAMPED}", None)
+    return digest(files)
 
 
 def _differences(sources: Path, wheel: Path) -> list[str]:

@@ -72,12 +72,20 @@ class CommitNights:
         date = parse_date(label)
         if date is None or date >= _today():
             return None
-        at = dt.datetime.combine(date + dt.timedelta(days=1), dt.time(), dt.UTC)
-        found = {each: self._at(each, at) for each in REPOSITORIES}
+        found, at = self.heads(date), _end_of(date)
+        if isinstance(found, str):
+            return Night(source=self.source, label=label, at=at, gap_reason=found)
+        return Night(source=self.source, label=label, at=at, pair=found)
+
+    def heads(self, date: dt.date) -> CommitPair | str:
+        """The heads of both repositories at the end of a day, or the sentence that says why there are none.
+
+        Raises:
+            UnreachableError: a repository can't be read and has no mirror here.
+        """
+        found = {each: self._at(each, _end_of(date)) for each in REPOSITORIES}
         reasons = [each for each in found.values() if isinstance(each, str)]
-        if reasons:
-            return Night(source=self.source, label=label, at=at, gap_reason="; ".join(reasons))
-        return Night(source=self.source, label=label, at=at, pair=_pair(found))
+        return "; ".join(reasons) if reasons else _pair(found)
 
     def pair(self, jax: str, xla: str) -> CommitPair | str:
         """The pair of two refs, or the sentence that says why there is none.
@@ -166,6 +174,10 @@ def _pair(found: Mapping[str, Revision | str]) -> CommitPair:
     if isinstance(jax, str) or isinstance(xla, str):
         raise TypeError("both are revisions here")
     return CommitPair(jax=jax, xla=xla)
+
+
+def _end_of(date: dt.date) -> dt.datetime:
+    return dt.datetime.combine(date + dt.timedelta(days=1), dt.time(), dt.UTC)
 
 
 def _today() -> dt.date:

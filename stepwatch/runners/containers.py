@@ -36,7 +36,6 @@ from stepwatch.runners.engine import (
     local_name,
     owner,
     remove,
-    tidy,
     watch,
     why_killed,
 )
@@ -89,22 +88,6 @@ class DockerRunner:
     _around: subprocess.Popen[str] | None = field(default=None, init=False)
     _cancelled: bool = field(default=False, init=False)
 
-    def beside(self, pair: CommitPair) -> tuple[str, ...]:
-        """Nothing: what stands beside a pair is in its image."""
-        del pair
-        return ()
-
-    def open(self, pair: CommitPair, *, like: CommitPair | None = None) -> Opened | Failure:
-        """Nothing yet: a pair has no image of its own."""
-        del like
-        reason = f"{pair} can't be built in an image yet; accepted is a night"
-        return Failure(outcome=Outcome.BUILD_FAILED, reason=reason)
-
-    def has(self, pair: CommitPair) -> bool:
-        """Nothing yet, as above."""
-        del pair
-        return False
-
     def open_night(self, night: Night) -> Opened | Failure:
         """The image of a night, pulled where it is not here, with the pair that it says it was built from.
 
@@ -116,16 +99,27 @@ class DockerRunner:
             reason = night.gap_reason or f"{night.label} has no image"
             return Failure(outcome=Outcome.IMAGE_MISSING, reason=reason)
         with connect(self.engine) as client, processes.locked(self._file(image).with_suffix(".lock")):
-            failure = self._fetch(client, image)
+            failure = self.fetch(client, image)
             if failure is not None:
                 return failure
-            answers = self._unless_cancelled(self._ask, client, image)
+            answers = self.unless_cancelled(self._ask, client, image)
         if isinstance(answers, Failure):
             return answers
         found = pair_of(answers, image, night.at)
         if isinstance(found, str):
             return Failure(outcome=Outcome.BUILD_FAILED, reason=found)
-        pair, notes = found
+        return self.described(answers, image, *found)
+
+    def described(
+        self,
+        answers: Mapping[str, Any],
+        image: Image,
+        pair: CommitPair,
+        notes: tuple[str, ...],
+        *,
+        built: str | None = None,
+    ) -> Opened:
+        """The environment of a pair, by what an image says of itself; `built` is the digest of one that was made of it."""
         beside = {name: image.variables[name] for name in BESIDE if image.variables.get(name)}
         base = image.variables.get("CUDA_BASE_IMAGE") or answers["system"]
         environment = Environment(
@@ -133,17 +127,21 @@ class DockerRunner:
             base=f"{answers['python']}, {base}",
             freeze=tuple(answers["freeze"]),
             flags=processes.flags(self.autotuning, {**beside, **processes.flags()}),
-            image_digest=image.digest,
+            image_digest=built or image.digest,
         )
         return Opened(
-            python=Path(answers["executable"]), folder=Path("/"), environment=environment, notes=notes
+            python=Path(answers["executable"]),
+            folder=Path("/"),
+            environment=environment,
+            notes=notes,
+            stamp=answers.get("stamp", {}),
         )
 
     def bench(self, opened: Opened, process: Process) -> Mapping[str, Any] | Failure:
         """Run one process of a suite in a container of the image; what it prints is kept beside its document."""
         with processes.locked(self.lock):  # two at once would measure each other
             failure = (
-                None if process.out.is_file() else self._unless_cancelled(self._run_worker, opened, process)
+                None if process.out.is_file() else self.unless_cancelled(self._run_worker, opened, process)
             )
         return failure if failure is not None else processes.read(process)
 
@@ -155,7 +153,7 @@ class DockerRunner:
         if running is not None:
             remove(running)
 
-    def _unless_cancelled(self, run: Callable[..., Any], *arguments: Any) -> Any:
+    def unless_cancelled(self, run: Callable[..., Any], *arguments: Any) -> Any:
         """What `run` returns; a container that was taken away under it can't be asked for its output."""
         try:
             return run(*arguments)
@@ -164,16 +162,7 @@ class DockerRunner:
                 raise
             return Failure(outcome=Outcome.CANCELLED, reason="cancelled while it ran")
 
-    def tidy(self, needed: Sequence[str]) -> list[str]:
-        """Remove the containers of this machine that nobody waits for, and the images of nights that are not `needed`.
-
-        Raises:
-            UnreachableError: the engine does not answer.
-        """
-        with connect(self.engine) as client:
-            return tidy(client, self.machine, needed)
-
-    def _fetch(self, client: docker.DockerClient, image: Image) -> Failure | None:
+    def fetch(self, client: docker.DockerClient, image: Image) -> Failure | None:
         """Pull an image by its digest and name it."""
         name = local_name(image.digest)
         with contextlib.suppress(docker.errors.ImageNotFound):
@@ -206,7 +195,7 @@ class DockerRunner:
         words = ["sh", "-c", 'exec "$(command -v python3 || command -v python)" -c "$0"', question]
         with (
             processes.locked(self.lock),  # git looks through all of XLA, beside nobody who measures
-            self._container(client, image.digest, words, limit_s=ASK_LIMIT_S) as container,
+            self.container(client, image.digest, words, limit_s=ASK_LIMIT_S) as container,
         ):
             status = watch(container, ASK_LIMIT_S)
             said = container.logs(stdout=True, stderr=False).decode("utf-8", "replace")
@@ -265,7 +254,7 @@ class DockerRunner:
             "PYTHONPATH": SUITE,
             "STEPWATCH_OUT": f"{OUT}/{job.scratch.name}",
         }
-        with self._container(
+        with self.container(
             job.client, job.digest, words, limit_s=suite.time_limit_s, variables=variables, mounts=mounts
         ) as container:
             status = watch(container, suite.time_limit_s)
@@ -285,7 +274,7 @@ class DockerRunner:
             ]
             words = ["sleep", f"{suite.time_limit_s + GRACE_S:g}"]
             variables = {**self._variables(job.opened), "PYTHONDONTWRITEBYTECODE": "1"}
-            with self._container(
+            with self.container(
                 job.client, job.digest, words, limit_s=suite.time_limit_s, variables=variables, mounts=mounts
             ) as container:
                 python = Path(temporary, "python")
@@ -318,10 +307,11 @@ class DockerRunner:
 
     def _variables(self, opened: Opened) -> dict[str, str]:
         """What every benchmark is given."""
-        return {**processes.THREADS, **opened.environment.flags, "PYTHONDONTWRITEBYTECODE": ""}
+        asked = {"STEPWATCH_OBJECTS": "1"} if opened.stamp else {}
+        return {**processes.THREADS, **opened.environment.flags, **asked, "PYTHONDONTWRITEBYTECODE": ""}
 
     @contextlib.contextmanager
-    def _container(
+    def container(
         self,
         client: docker.DockerClient,
         digest: str,
@@ -330,8 +320,9 @@ class DockerRunner:
         limit_s: float,
         variables: Mapping[str, str] | None = None,
         mounts: Sequence[Mount] = (),
+        building_in: str | None = None,
     ) -> Iterator[Container]:
-        """A container that has begun to run `words`, and is removed in the end."""
+        """A container that has begun to run `words`, and is removed in the end; one that builds has that network and all cores."""
         gpus = (
             [DeviceRequest(device_ids=list(self.devices), capabilities=[["gpu"]])] if self.devices else None
         )
@@ -343,11 +334,11 @@ class DockerRunner:
             working_dir="/",
             environment=dict(variables or {}),
             mounts=list(mounts),
-            network_mode="none",
+            network_mode=building_in or "none",
             init=True,
-            cpuset_cpus=None if self.devices else str(processes.pinned_core(self.core)),
+            cpuset_cpus=None if self.devices or building_in else str(processes.pinned_core(self.core)),
             device_requests=gpus,
-            mem_limit=self.memory,
+            mem_limit=None if building_in else self.memory,
             shm_size=self.shm_size,
             security_opt=["no-new-privileges"],
             labels={

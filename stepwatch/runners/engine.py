@@ -20,6 +20,9 @@ from stepwatch.runners.web import innermost
 LABEL = "stepwatch"
 MACHINE, OWNER, DEADLINE = f"{LABEL}.machine", f"{LABEL}.owner", f"{LABEL}.deadline"
 NAME = "stepwatch.local/night"  # of the images that we keep
+# what builds in an image share, and where it lies there: what can be used again by what it is made of, and what is merely
+# left over (the output of bazel), which a clean build does without
+VOLUMES = {"cache": "/stepwatch/cache", "left": "/root/.cache"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,14 +64,17 @@ def read_engine(client: docker.DockerClient) -> Engine:
     )
 
 
-def tidy(client: docker.DockerClient, machine: str, needed: Sequence[str]) -> list[str]:
-    """Remove a machine's containers that nobody waits for, and images of nights but for the `needed` digests; their names."""
+def tidy(client: docker.DockerClient, machine: str, needed: Sequence[str], built: Sequence[str]) -> list[str]:
+    """Remove a machine's containers that nobody waits for; images but for those of `needed` nights and those that were `built` (digests).
+
+    With the image of a night goes what builds in it have left for the next ones. Returns the names.
+    """
     found = client.containers.list(all=True, filters={"label": f"{MACHINE}={machine}"})
     left = [each for each in found if is_left(each.labels, time.time())]
     for each in left:
         remove(each)
     removed = [str(each.name) for each in left]
-    kept = {local_name(digest) for digest in needed}
+    kept = {local_name(digest) for digest in (*needed, *built)}
     for image in client.images.list(name=NAME):
         ours = [tag for tag in image.tags if tag.startswith(f"{NAME}:")]
         for name in sorted(set(ours) - kept):
@@ -77,7 +83,18 @@ def tidy(client: docker.DockerClient, machine: str, needed: Sequence[str]) -> li
                 removed.append(name)
                 if len(image.tags) == 1:  # it has the digest that it was pulled by for a name still
                     client.images.remove(str(image.id))
+    volumes = {volume_name(digest, use) for digest in needed for use in VOLUMES}
+    for volume in client.volumes.list(filters={"label": LABEL}):
+        if volume.name not in volumes:
+            with contextlib.suppress(docker.errors.APIError):  # a build uses it
+                volume.remove()
+                removed.append(str(volume.name))
     return removed
+
+
+def volume_name(digest: str, use: str) -> str:
+    """The volume that builds in an image share for a use (a key of `VOLUMES`)."""
+    return f"{LABEL}-{use}-{digest.removeprefix('sha256:')[:32]}"
 
 
 def local_name(digest: str) -> str:

@@ -1,14 +1,17 @@
 """What runs inside a nightly image, to say which commits it was built from and what is installed?
 
-    python3 image_question.py
+    python3 image_question.py [SOURCES]
 
 prints one JSON object. It imports nothing but the standard library of Python 3.9 and later, and not jax, which may be
 broken; it changes nothing and needs no network. Each repository's HEAD is asked of git, or read from its files where there
-is no git; `stepwatch.runners.provenance` chooses among what is said.
+is no git; `stepwatch.runners.provenance` chooses among what is said. With SOURCES, the
+folder of JAX's package at the commit that was built, it says too by which files the build can be told from another one
+(`stamp`), and which of JAX's installed files are not the commit's (`stale`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import platform
@@ -47,6 +50,8 @@ def main() -> None:
         "wheel": wheel("jax") or wheel("jaxlib"),
         "freeze": freeze(),
     }
+    for built in sys.argv[1:]:
+        found.update({"stamp": stamp(), "stale": stale(Path(built))})
     sys.stdout.write(json.dumps(found) + "\n")
 
 
@@ -118,13 +123,50 @@ def pinned(text: str) -> str | None:
 
 def wheel(name: str) -> str | None:
     """The commit that a package says it was built from; it is not imported."""
-    spec = importlib.util.find_spec(name)
-    for place in (spec and spec.submodule_search_locations) or ():
-        version = read(Path(place) / "version.py")
+    for place in places(name):
+        version = read(place / "version.py")
         hit = re.search(r"_git_hash\b[^=\n]*=\s*['\"]([0-9a-f]{40})['\"]", version)
         if hit:
             return hit.group(1)
     return None
+
+
+def stamp() -> dict[str, str]:
+    """SHA-256 of each shared object of jaxlib and of JAX's plugins, by path, and of JAX's Python files as one, by their folder."""
+    plugins = [each.metadata["Name"].replace("-", "_") for each in distributions() if each.metadata["Name"]]
+    names = ("jaxlib", "jax_plugins", *sorted({each for each in plugins if each.startswith("jax_cuda")}))
+    objects = {file for name in names for place in places(name) for file in place.rglob("*.so*")}
+    found = {str(file): digest(file.read_bytes()) for file in sorted(objects) if file.is_file()}
+    for folder in places("jax")[:1]:
+        files = "".join(f"{name} {digest(text)}\n" for name, text in sorted(sources(folder).items()))
+        found[str(folder)] = digest(files.encode())
+    return found
+
+
+def stale(built: Path) -> list[str]:
+    """JAX's Python files that are installed otherwise than they are in a folder."""
+    wanted = sources(built)
+    for folder in places("jax")[:1]:
+        has = sources(folder)
+        return sorted(name for name in wanted.keys() & has.keys() if wanted[name] != has[name])
+    return ["jax itself: it is not installed"]
+
+
+def sources(folder: Path) -> dict[str, bytes]:
+    """The Python files below a folder; a build writes into the one that has the version."""
+    files = {str(file.relative_to(folder)): file for file in folder.rglob("*.py") if file.is_file()}
+    return {name: file.read_bytes() for name, file in files.items() if name != "version.py"}
+
+
+def places(name: str) -> list[Path]:
+    """Where a package lies; it is not imported."""
+    spec = importlib.util.find_spec(name)
+    return [Path(each).resolve() for each in (spec and spec.submodule_search_locations) or ()]
+
+
+def digest(content: bytes) -> str:
+    """SHA-256 in hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
 
 
 def freeze() -> list[str]:

@@ -16,12 +16,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import unquote
 
 from uv import find_uv_bin
 
-from stepwatch.core.model import CommitPair, Environment, Night, Outcome, Suite, digest
+from stepwatch.core.model import CommitPair, Environment, Image, Night, Outcome, Suite, digest
 from stepwatch.core.requirements import Earlier, requirements_of
 from stepwatch.runners import fingerprint, sessions
 from stepwatch.runners.processes import (
@@ -77,6 +77,11 @@ class LocalRunner:
         """
         asked = [f"jax=={pair.jax.ref}", f"jaxlib=={pair.xla.ref}", *self.beside(like or pair)]
         return self.make(pair, asked, name=f"jax-{pair.jax.ref}-jaxlib-{pair.xla.ref}")
+
+    def within(self, image: Image | None) -> Self:
+        """Itself: it builds in no image."""
+        del image
+        return self
 
     def has(self, pair: CommitPair) -> bool:
         """Whether an environment of a pair is there."""

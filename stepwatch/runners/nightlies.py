@@ -10,7 +10,9 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from stepwatch.core.bisection.candidates import Candidate
 from stepwatch.core.model import CommitInfo, CommitPair, Night, Pairing, Source, SourceKind
+from stepwatch.runners.commits import CommitNights
 from stepwatch.runners.images import (
     EARLIER_IMAGE,
     EARLIER_THROUGH,
@@ -32,10 +34,14 @@ class EarlierImage:
 
 @dataclass(kw_only=True)
 class RegistryNights:
-    """Nightly images: a date's night is the image whose name has it, where the registry has one for the platform."""
+    """Nightly images: a date's night is the image whose name has it, where the registry has one for the platform.
+
+    What lies between two of them, `commits` know.
+    """
 
     name: str
     registry: Registry
+    commits: CommitNights
     image: str = IMAGE
     earlier_images: Sequence[EarlierImage] = (EarlierImage(through=EARLIER_THROUGH, image=EARLIER_IMAGE),)
     container: str = "jax"
@@ -90,19 +96,24 @@ class RegistryNights:
         template = next((each.image for each in self.earlier_images if each.through >= date), self.image)
         return template.format(container=self.container, flavor=self.flavor, date=date.isoformat())
 
-    def pair(self, jax: str, xla: str) -> str:
-        """The sentence that says why two commits are no pair here."""
-        return f"jax@{jax}+xla@{xla}: commits can't be built in an image yet; accepted is a date such as 2024-09-16"
+    def heads(self, date: dt.date) -> CommitPair | str:
+        """The heads of both repositories at the end of a day."""
+        return self.commits.heads(date)
 
-    def path(self, good: CommitPair, bad: CommitPair, pairing: Pairing) -> str:
-        """The sentence that says why nothing can be searched here."""
-        del good, bad, pairing
-        return f"{self.name} has nightly containers, in which commits can't be searched yet"
+    def pair(self, jax: str, xla: str) -> CommitPair | str:
+        """The pair of two commits."""
+        return self.commits.pair(jax, xla)
+
+    def path(self, good: CommitPair, bad: CommitPair, pairing: Pairing) -> tuple[Candidate, ...] | str:
+        """The commits of both repositories between two pairs; when each was made is not always known of an image."""
+        first, last = (self.commits.pair(each.jax.ref, each.xla.ref) for each in (good, bad))
+        if isinstance(first, str) or isinstance(last, str):
+            return first if isinstance(first, str) else str(last)
+        return self.commits.path(first, last, pairing)
 
     def info(self, repository: str, ref: str) -> CommitInfo | None:
-        """Nothing: a registry has no commits."""
-        del repository, ref
-        return None
+        """What a repository says of a commit."""
+        return self.commits.info(repository, ref)
 
 
 def _date(label: str) -> dt.date | None:

@@ -7,11 +7,11 @@ to stop. What goes wrong in the environment is a `Failure`, a value; an unreacha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
-from stepwatch.core.model import CommitPair, Environment, Night, Outcome, Suite
+from stepwatch.core.model import CommitPair, Environment, Image, Night, Outcome, Suite
 
 
 class UnreachableError(Exception):
@@ -20,12 +20,16 @@ class UnreachableError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
-    """An environment that is ready: its interpreter, its folder and what is in it; `notes` are what to doubt of it."""
+    """An environment that is ready: its interpreter, its folder and what is in it; `notes` are what to doubt of it.
+
+    Where it was built, `stamp` has the SHA-256 of each of its parts by name: two with the same stamp are one program.
+    """
 
     python: Path
     folder: Path
     environment: Environment
     notes: tuple[str, ...] = ()
+    stamp: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +76,10 @@ class Runner(Measurer, Protocol):
         Raises:
             UnreachableError: what it would be made from can't be reached now.
         """
+        ...
+
+    def within(self, image: Image | None) -> Self:
+        """The runner that builds pairs in this image; itself, where it builds in none."""
         ...
 
     def has(self, pair: CommitPair) -> bool:

@@ -103,6 +103,10 @@ class ReleaseNights:
         pair = CommitPair(jax=known[JAX][label].revision, xla=known[XLA][label].revision)
         return Night(source=self.source, label=label, at=pair.at, pair=pair)
 
+    def heads(self, date: dt.date) -> str:
+        """The sentence that says why there are none."""
+        return f"{self.name} has released versions, and no commits of {date}"
+
     def pair(self, jax: str, xla: str) -> CommitPair | str:
         """The pair of two versions, or the sentence that says which of them was never released.
 

@@ -24,7 +24,7 @@ from stepwatch.jobs import open_bisection, standing
 from stepwatch.jobs.history import difference_text, differences
 from stepwatch.jobs.workplace import Workplace
 from stepwatch.runners.peers import Peers
-from stepwatch.sections import CLONE, CommitsSettings, RegistrySettings, RepositorySettings
+from stepwatch.sections import CLONE, CommitsSettings, RegistrySettings, ReleasesSettings, RepositorySettings
 from stepwatch.settings import Settings
 from stepwatch.stack import Stack, running_database
 from stepwatch.wiring.parts import (
@@ -235,12 +235,16 @@ def _with_commits(
             f"there is no repository {unknown[0]!r}; accepted are {', '.join(REPOSITORIES)}"
         )
     nightly = settings.sources.get(source, CommitsSettings() if source == COMMITS else None)
-    if nightly is not None and not isinstance(nightly, CommitsSettings):
-        raise open_bisection.RefusedError(
-            f"the source {source} is of kind {nightly.kind}; fix and repositories go with one of kind commits"
-        )
     if nightly is None:
         return settings
+    if fix and not isinstance(nightly, CommitsSettings):
+        raise open_bisection.RefusedError(
+            f"the source {source} is of kind {nightly.kind}; fix goes with one of kind commits"
+        )
+    if isinstance(nightly, ReleasesSettings):
+        raise open_bisection.RefusedError(
+            f"the source {source} is of kind releases; repositories go with one of kind commits or registry"
+        )
     nightly = nightly.model_copy(update={"fix": fix}) if fix else nightly
     urls = {name: RepositorySettings(url=url) for name, url in repositories.items()}
     return settings.model_copy(

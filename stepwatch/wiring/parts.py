@@ -15,6 +15,7 @@ from stepwatch.runners.checkouts import CheckoutRunner
 from stepwatch.runners.commits import CommitNights
 from stepwatch.runners.containers import DockerRunner
 from stepwatch.runners.either import Either
+from stepwatch.runners.image_builds import ImageBuildRunner
 from stepwatch.runners.images import Absent, parse_reference
 from stepwatch.runners.local import LocalRunner
 from stepwatch.runners.nightlies import EarlierImage, RegistryNights
@@ -66,7 +67,15 @@ def runner(settings: Settings, machine: str, source: str, *, say: Say = print) -
         )
     if isinstance(nights, RegistrySettings):
         _check_autotuning(own.autotuning, machine)
-        return containers(settings, machine, nights, say=say)
+        return ImageBuildRunner(
+            docker=containers(settings, machine, nights, say=say),
+            mirrors={each: mirror(settings, each) for each in REPOSITORIES},
+            folder=settings.cache / "built",
+            command=nights.build,
+            limit_s=nights.build_limit_s,
+            network=nights.build_network,
+            say=say,
+        )
     if isinstance(nights, CommitsSettings):
         still = ReleasesSettings(
             requirements=nights.requirements, earlier_requirements=(), python=nights.python
@@ -194,16 +203,16 @@ def mirror(settings: Settings, repository: str) -> Mirror:
 def nights(settings: Settings, source: str, *, say: Say = print) -> Nights:
     """The nights of a source."""
     chosen = settings.sources[source]
-    if isinstance(chosen, CommitsSettings):
-        still = fixed(chosen)
-        moving = [each for each in REPOSITORIES if each not in still]
-        return CommitNights(
-            name=source, mirrors={each: mirror(settings, each) for each in moving}, fixed=still, say=say
-        )
     if isinstance(chosen, ReleasesSettings):
         return ReleaseNights(name=source, ladder=chosen.ladder)
+    still = fixed(chosen) if isinstance(chosen, CommitsSettings) else {}
+    moving = {each: mirror(settings, each) for each in REPOSITORIES if each not in still}
+    commits = CommitNights(name=source, mirrors=moving, fixed=still, say=say)
+    if isinstance(chosen, CommitsSettings):
+        return commits
     return RegistryNights(
         name=source,
+        commits=commits,
         registry=registry(chosen),
         image=chosen.image,
         earlier_images=[

@@ -69,11 +69,13 @@ class Observation:
     """What is known of one candidate: values, one a process in the order of measuring, or why there can be none.
 
     Values are ratios to a reference pair that was measured alternately in the same job. A candidate that is broken
-    may hold values too; they don't count.
+    may hold values too; they don't count. Two with the same `program` (the digest of what was built) are one program: they
+    share their values, and are SAME.
     """
 
     values: tuple[float, ...] = ()
     broken: str | None = None
+    program: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,6 +352,11 @@ class _Tree:
 
     def comparison(self, a: int, b: int) -> Comparison:
         policy = self.policy
+        one = self.seen(a).program
+        if one is not None and one == self.seen(b).program:
+            return Comparison(
+                verdict=Verdict.SAME, ratio=1.0, p=1.0, reason="they are built to the same", more=0
+            )
         whole = (a, b) == (0, self.count - 1)
         return compare(
             self.seen(a).values,
