@@ -13,8 +13,8 @@ def needed_digests(connection: Connection, *, controls: Sequence[str], newest: i
     """The digests that any machine and source needs, for they share an engine.
 
     Those are of nights that are being measured, of both ends of open incidents and re-measurements, of those in which an open
-    bisection builds, of the pinned nights (labels
-    in `controls`), of the first night that each machine has measured of a source, and of the `newest` nights of each source.
+    bisection builds, of the pinned nights (labels in `controls`), of the first night that each machine has measured of a source,
+    and of the `newest` nights of each source.
     """
     query = sa.text(
         """

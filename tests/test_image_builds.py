@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,10 @@ from worlds import ask
 from stepwatch import settings as configuration
 from stepwatch import wiring
 from stepwatch.cli.airflow_client import Airflow, open_airflow
+from stepwatch.core.model import CommitPair, Outcome
+from stepwatch.jobs.resolve import resolve
+from stepwatch.runners.image_builds import BUILD, ImageBuildRunner
+from stepwatch.runners.protocol import Failure, Opened, Process, UnreachableError
 from storage.engine import connect
 from storage.rows import Database
 
@@ -190,6 +194,75 @@ def test_what_the_flags_of_an_image_do_is_the_environments(world: World) -> None
     assert culprit["kind"] == "environment"
     assert f"XLA_FLAGS '' -> '{FLAGS}'" in culprit["reason"]
     assert len(found["probes"]) == 2, "both ends, built in one image"
+
+
+# --- a build that goes wrong ------------------------------------------------------------------------------------------
+
+
+def wrong(world: World, command: str, **more: Any) -> ImageBuildRunner:
+    """What builds with another command in the image of the bad night."""
+    place = wiring.workplace(configuration.load(), world.database, say=lambda _: None)
+    image = resolve(place, str(BAD)).image
+    assert isinstance(place.runner, ImageBuildRunner)
+    return replace(place.runner.within(image), command=command, **more)
+
+
+def pair_of(world: World) -> CommitPair:
+    """A pair inside the whole range."""
+    place = wiring.workplace(configuration.load(), world.database, say=lambda _: None)
+    refs = world.hashes["jax"]["cost of jax"], world.hashes["xla"]["merge the branch"]
+    pair = place.nights.pair(*refs)
+    assert isinstance(pair, CommitPair), pair
+    return pair
+
+
+def failure(runner: ImageBuildRunner, pair: CommitPair) -> Failure:
+    found = runner.open(pair)
+    assert isinstance(found, Failure)
+    assert not runner.has(pair), "it is tried again by whoever asks next"
+    return found
+
+
+def test_a_build_that_fails_says_its_own_error_and_keeps_its_log(world: World) -> None:
+    command = "echo error: no rule for {xla}/planted; echo and more; exit 3"
+    found = failure(wrong(world, command), pair_of(world))
+    assert found.outcome is Outcome.BUILD_FAILED
+    assert found.reason.endswith("does not build: exit status 3: error: no rule for /opt/xla/planted")
+    assert "and more" in str(found.log)
+
+
+def test_a_build_that_does_not_end_is_ended(world: World) -> None:
+    found = failure(wrong(world, "sleep 600", limit_s=3.0), pair_of(world))
+    assert found.outcome is Outcome.BUILD_FAILED
+    assert "not ended after 3 s" in found.reason
+
+
+def test_a_build_that_installs_nothing_is_stale(world: World) -> None:
+    found = failure(wrong(world, "echo all is well"), pair_of(world))
+    assert found.outcome is Outcome.STALE_BUILD
+    assert "was not built, also from nothing: not of this commit: planted.py" in found.reason
+
+
+def test_what_is_no_commits_fault_is_no_fact_about_it(world: World) -> None:
+    runner, pair = wrong(world, "echo cp: No space left on device >&2; exit 1"), pair_of(world)
+    with pytest.raises(UnreachableError, match="can't be built now: cp: No space left on device"):
+        runner.open(pair)
+    assert not runner.has(pair)
+
+
+def test_what_was_loaded_must_be_what_was_built(world: World) -> None:
+    runner = wrong(world, BUILD)
+    opened = runner.open(pair_of(world))
+    assert isinstance(opened, Opened)
+    changed = {
+        name: "0" * 64 if name.endswith("planted.so") else value for name, value in opened.stamp.items()
+    }
+    suite = wiring.workplace(configuration.load(), world.database, say=print).suite
+    process = Process(suite=suite, seed=1, out=world.cache.parent / "runs" / "loaded.json")
+    document = runner.bench(replace(opened, stamp=changed), process)
+    assert isinstance(document, Failure)
+    assert document.outcome is Outcome.STALE_BUILD
+    assert "planted.so" in document.reason
 
 
 def test_no_container_is_left(world: World) -> None:

@@ -177,7 +177,7 @@ class ScriptedRunner:
             raise KilledError
         pair = opened.environment.pair
         self.measured.append((str(pair), f"{process.out.parent.name}/{process.out.name}"))
-        values = self.table[pair.jax.ref, pair.xla.ref]
+        values = self.values(opened)
         for run, only_there in self.odd.items():
             values = only_there if process.out.parent.name.startswith(run) else values
         if isinstance(values, Failure):
@@ -188,6 +188,10 @@ class ScriptedRunner:
         beside.write_text(json.dumps(written), encoding="utf-8")
         beside.replace(process.out)  # whole or not at all: others read it at the same time
         return written
+
+    def values(self, opened: Opened) -> Values | Failure:
+        pair = opened.environment.pair
+        return self.table[pair.jax.ref, pair.xla.ref]
 
     def tidy(self, needed: Sequence[str]) -> list[str]:
         del needed
