@@ -643,12 +643,13 @@ from stepwatch.runners.protocol import Process
 configured = settings.load()
 place = wiring.workplace(configured, None, say=print)
 folder = Path(sys.argv[1])
-place.runner.lock, place.runner.folder = folder / "lock", folder / "images"
+docker = place.runner.docker
+docker.lock, docker.folder = folder / "lock", folder / "images"
 os.setgroups([])
 os.setgid({NOBODY})
 os.setuid({NOBODY})
-opened = place.runner.open_night(place.nights.night("2024-02-16"))
-document = place.runner.bench(opened, Process(suite=place.suite, seed=1, out=folder / "runs" / "process-0.json"))
+opened = docker.open_night(place.nights.night("2024-02-16"))
+document = docker.bench(opened, Process(suite=place.suite, seed=1, out=folder / "runs" / "process-0.json"))
 sys.exit(0 if document["benchmarks"][0]["status"] == "ok" else str(document))
 """
 
