@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import subprocess
 import sys
 import time
@@ -24,8 +25,10 @@ from stepwatch import settings as configuration
 from stepwatch import wiring
 from stepwatch.cli.airflow_client import Airflow, open_airflow
 from stepwatch.core.model import CommitPair, Outcome
+from stepwatch.jobs import janitor
 from stepwatch.jobs.resolve import resolve
-from stepwatch.runners.image_builds import BUILD, ImageBuildRunner
+from stepwatch.runners.engine import local_name
+from stepwatch.runners.image_builds import BUILD, KEPT_S, ImageBuildRunner
 from stepwatch.runners.protocol import Failure, Opened, Process, UnreachableError
 from storage.engine import connect
 from storage.rows import Database
@@ -267,6 +270,19 @@ def test_what_was_loaded_must_be_what_was_built(world: World) -> None:
 
 def test_no_container_is_left(world: World) -> None:
     assert world.bed.docker("ps", "--all", "--quiet", "--filter", "label=stepwatch").stdout == ""
+
+
+@pytest.mark.usefixtures("search")
+def test_a_built_pair_goes_two_weeks_after_it_was_last_used(world: World) -> None:
+    place = wiring.workplace(configuration.load(), world.database, say=lambda _: None)
+    notes = sorted((world.cache / "built").glob("*.json"))
+    names = [local_name(json.loads(each.read_text(encoding="utf-8"))["image"]) for each in notes]
+    assert not set(names) & set(janitor.tidy(place))
+    old = time.time() - KEPT_S - 60
+    os.utime(notes[0], (old, old))
+    assert names[0] in janitor.tidy(place)
+    assert not notes[0].exists()
+    assert names[1] not in janitor.tidy(place)
 
 
 def test_no_pair_was_built_twice(world: World) -> None:

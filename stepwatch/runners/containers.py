@@ -98,17 +98,22 @@ class DockerRunner:
         if image is None:
             reason = night.gap_reason or f"{night.label} has no image"
             return Failure(outcome=Outcome.IMAGE_MISSING, reason=reason)
-        with connect(self.engine) as client, processes.locked(self._file(image).with_suffix(".lock")):
-            failure = self.fetch(client, image)
-            if failure is not None:
-                return failure
-            answers = self.unless_cancelled(self._ask, client, image)
+        with connect(self.engine) as client:
+            answers = self.answers(client, image)
         if isinstance(answers, Failure):
             return answers
         found = pair_of(answers, image, night.at)
         if isinstance(found, str):
             return Failure(outcome=Outcome.BUILD_FAILED, reason=found)
         return self.described(answers, image, *found)
+
+    def answers(self, client: docker.DockerClient, image: Image) -> dict[str, Any] | Failure:
+        """What an image, pulled where it is not here, says of itself."""
+        with processes.locked(self._file(image).with_suffix(".lock")):
+            found: dict[str, Any] | Failure = self._fetch(client, image) or self.unless_cancelled(
+                self._ask, client, image
+            )
+        return found
 
     def described(
         self,
@@ -162,7 +167,7 @@ class DockerRunner:
                 raise
             return Failure(outcome=Outcome.CANCELLED, reason="cancelled while it ran")
 
-    def fetch(self, client: docker.DockerClient, image: Image) -> Failure | None:
+    def _fetch(self, client: docker.DockerClient, image: Image) -> Failure | None:
         """Pull an image by its digest and name it."""
         name = local_name(image.digest)
         with contextlib.suppress(docker.errors.ImageNotFound):

@@ -20,9 +20,9 @@ from stepwatch.runners.web import innermost
 LABEL = "stepwatch"
 MACHINE, OWNER, DEADLINE = f"{LABEL}.machine", f"{LABEL}.owner", f"{LABEL}.deadline"
 NAME = "stepwatch.local/night"  # of the images that we keep
-# what builds in an image share, and where it lies there: what can be used again by what it is made of, and what is merely
-# left over (the output of bazel), which a clean build does without
-VOLUMES = {"cache": "/stepwatch/cache", "left": "/root/.cache"}
+# what builds in an image share: what can be used again by what it is made of, and what is merely left over in the user's
+# cache (the output of bazel), which a clean build does without
+CACHE, LEFT = "cache", "left"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ def tidy(client: docker.DockerClient, machine: str, needed: Sequence[str], built
                 removed.append(name)
                 if len(image.tags) == 1:  # it has the digest that it was pulled by for a name still
                     client.images.remove(str(image.id))
-    volumes = {volume_name(digest, use) for digest in needed for use in VOLUMES}
+    volumes = {volume_name(digest, use) for digest in needed for use in (CACHE, LEFT)}
     for volume in client.volumes.list(filters={"label": LABEL}):
         if volume.name not in volumes:
             with contextlib.suppress(docker.errors.APIError):  # a build uses it
@@ -93,7 +93,7 @@ def tidy(client: docker.DockerClient, machine: str, needed: Sequence[str], built
 
 
 def volume_name(digest: str, use: str) -> str:
-    """The volume that builds in an image share for a use (a key of `VOLUMES`)."""
+    """The volume that builds in an image share for a use, `CACHE` or `LEFT`."""
     return f"{LABEL}-{use}-{digest.removeprefix('sha256:')[:32]}"
 
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+OPT = Path("/opt")
 GIT = ("git", "-c", "safe.directory=*", "-c", "core.hooksPath=/dev/null")
 
 
@@ -41,7 +42,7 @@ def main() -> None:
 
 def place(name: str, mirror: Path, commit: str) -> Path:
     """The folder of a repository's sources, at a commit."""
-    usual = (Path("/opt", name), Path("/opt", f"{name}-source"))
+    usual = (OPT / name, OPT / f"{name}-source")
     folder = next((each for each in usual if each.is_dir()), usual[0])
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / ".git").exists():
@@ -56,6 +57,7 @@ def place(name: str, mirror: Path, commit: str) -> Path:
     git(folder, "clean", "--quiet", "-ffdx")
     if (folder / ".gitmodules").is_file():
         git(folder, "submodule", "--quiet", "update", "--init", "--recursive", "--force")
+        git(folder, "submodule", "--quiet", "foreach", "--recursive", "git clean --quiet -ffdx")
     return folder
 
 

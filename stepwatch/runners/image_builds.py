@@ -26,13 +26,13 @@ from docker.types import Mount
 from stepwatch.core.model import JAX, XLA, CommitPair, Image, Night, Outcome, digest
 from stepwatch.runners import image_build
 from stepwatch.runners.containers import DockerRunner
-from stepwatch.runners.engine import LABEL, VOLUMES, connect, local_name, tidy, volume_name, watch
+from stepwatch.runners.engine import CACHE, LABEL, LEFT, connect, local_name, tidy, volume_name, watch
 from stepwatch.runners.processes import locked
 from stepwatch.runners.protocol import Failure, Opened, Process, UnreachableError
 from stepwatch.runners.repositories import Mirror
 
 BUILD = "build-jax.sh --sm local --src-path-jax {jax} --src-path-xla {xla} --bazel-cache {cache}"
-INSIDE, MIRRORS = "/stepwatch/inside", "/stepwatch/repositories"
+INSIDE, MIRRORS, SHARED = "/stepwatch/inside", "/stepwatch/repositories", "/stepwatch/cache"
 KEPT_S = 14 * 24 * 3600.0  # how long an image of a pair is kept that nobody uses
 SAID_EVERY_S = 60.0
 COMPILED = ("jaxlib", "build", "third_party", "WORKSPACE", "MODULE.bazel", ".bazelrc")  # of JAX's sources
@@ -88,9 +88,12 @@ class ImageBuildRunner:
         image, note = self.inside, self._note(self.inside, pair)
         # one build at a time in an image: they share what is left over
         with connect(self.docker.engine) as client, locked(self.folder / f"{self._recipe(image)}.lock"):
-            made = self._known(client, note) or self.docker.fetch(client, image)
+            made = self._known(client, note)
             if made is None:
-                made = self.docker.unless_cancelled(self._build, client, image, pair)
+                asked = self.docker.answers(client, image)
+                if isinstance(asked, Failure):
+                    return asked
+                made = self.docker.unless_cancelled(self._build, client, image, pair, asked["home"])
         if isinstance(made, Failure):
             return made
         os.utime(note)
@@ -134,15 +137,15 @@ class ImageBuildRunner:
         with connect(self.docker.engine) as client:
             return tidy(client, self.docker.machine, needed, kept)
 
-    def _build(self, client: DockerClient, image: Image, pair: CommitPair) -> Answers | Failure:
+    def _build(self, client: DockerClient, image: Image, pair: CommitPair, home: str) -> Answers | Failure:
         """Build a pair, once more without what is left over where it does not show itself, and keep it."""
-        made = self._run(client, image, pair, clean=False)
+        made = self._run(client, image, pair, home, clean=False)
         if isinstance(made, Failure):
             return made
         doubt = self._fault(made["answers"], pair) or self._unmoved(image, pair, made["answers"]["stamp"])
         if doubt is not None:
             self.say(f"{pair} is built once more, from nothing: {doubt}")
-            made = self._run(client, image, pair, clean=True)
+            made = self._run(client, image, pair, home, clean=True)
         if isinstance(made, Failure):
             return made
         fault = self._fault(made["answers"], pair)
@@ -156,14 +159,16 @@ class ImageBuildRunner:
         scratch.replace(note)
         return made
 
-    def _run(self, client: DockerClient, image: Image, pair: CommitPair, *, clean: bool) -> Answers | Failure:
+    def _run(
+        self, client: DockerClient, image: Image, pair: CommitPair, home: str, *, clean: bool
+    ) -> Answers | Failure:
         """Build a pair in a container of the image: the image that it became, and what that says of itself."""
         if clean:
             with contextlib.suppress(errors.NotFound):
-                client.volumes.get(volume_name(image.digest, "left")).remove()
+                client.volumes.get(volume_name(image.digest, LEFT)).remove()
         commits = {JAX: pair.jax.ref, XLA: pair.xla.ref}
         program = f'exec "$(command -v python3 || command -v python)" {INSIDE}/image_build.py "$@"'
-        command = self.command.replace("{cache}", VOLUMES["cache"])
+        command = self.command.replace("{cache}", SHARED)
         words = [
             *("sh", "-c", program, "sh", command),
             *(f"{name}={MIRRORS}/{name}.git:{commit}" for name, commit in commits.items()),
@@ -181,7 +186,7 @@ class ImageBuildRunner:
             ),
             *(
                 Mount(place, volume_name(image.digest, use), type="volume", labels={LABEL: use})
-                for use, place in VOLUMES.items()
+                for use, place in ((CACHE, SHARED), (LEFT, f"{home}/.cache"))
             ),
         ]
         self.say(f"building {pair} in {image.reference}")

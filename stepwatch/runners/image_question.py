@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 KEYS = frozenset(
-    ("executable", "freeze", "manifests", "pin", "python", "repositories", "system", "wheel")
+    ("executable", "freeze", "home", "manifests", "pin", "python", "repositories", "system", "wheel")
 )  # of the answers
 OPT = Path("/opt")
 MANIFESTS = ("git-clone.yaml", "manifest.yaml")
@@ -42,6 +42,7 @@ def main() -> None:
     found = {
         "python": f"{platform.python_implementation().lower()} {platform.python_version()}",
         "executable": sys.executable,
+        "home": str(Path.home()),
         "system": system(),
         "repositories": repositories,
         "manifests": {each: read(OPT / "manifest.d" / each) for each in MANIFESTS},
