@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from stepwatch.core import model
 from stepwatch.core.bisection.candidates import Candidate
 from storage import tables as t
-from storage.rows import Connection, ensure_pair, load_pairs, upsert
+from storage.rows import Connection, clean, ensure_pair, load_pairs, upsert
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,6 +246,7 @@ def save_probe(
     *,
     outcome: model.Outcome,
     reason: str | None = None,
+    log: str | None = None,
     seconds: float,
     ratios: Sequence[float] = (),
     value: float | None = None,
@@ -258,6 +259,7 @@ def save_probe(
         .values(
             outcome=outcome.value,
             reason=reason,
+            log=clean(log),
             ratios=list(ratios),
             value=value,
             program=program,

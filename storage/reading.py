@@ -108,7 +108,7 @@ def bisection(connection: Connection, bisection_id: int) -> dict[str, Any] | Non
         ),
         "probes": read(
             connection,
-            "select jax, xla, at, hour, outcome, value, repeats, reason from reporting.probes"
+            "select jax, xla, at, hour, outcome, value, repeats, reason, log from reporting.probes"
             " where bisection_id = :id order by position nulls last, probe_id",
             id=bisection_id,
         ),

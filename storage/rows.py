@@ -183,3 +183,8 @@ def load_series(connection: Connection, series_id: int) -> model.Series:
         protocol=row["protocol"],
         source=model.Source(kind=model.SourceKind(row["source_kind"]), name=row["source"]),
     )
+
+
+def clean(text: str | None) -> str | None:
+    """Postgres takes no NUL in text; a log may hold one."""
+    return None if text is None else text.replace("\x00", "\\0")

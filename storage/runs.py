@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from stepwatch.core import model
 from storage import tables as t
-from storage.rows import Connection, ensure_environment, ensure_series, machine_id, upsert
+from storage.rows import Connection, clean, ensure_environment, ensure_series, machine_id, upsert
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,9 +114,9 @@ def finish_run(
     """Store how a run ended; `warnings` come after what is to be doubted of its environment."""
     values = {
         "outcome": outcome.value,
-        "reason": _clean(reason),
-        "log": _clean(log),
-        "warnings": t.run.c.warnings + sa.cast([_clean(warning) for warning in warnings], ARRAY(sa.Text)),
+        "reason": clean(reason),
+        "log": clean(log),
+        "warnings": t.run.c.warnings + sa.cast([clean(warning) for warning in warnings], ARRAY(sa.Text)),
         "finished_at": sa.func.coalesce(t.run.c.finished_at, sa.func.now()),
     }
     connection.execute(sa.update(t.run).where(t.run.c.id == run_id).values(values))
@@ -160,7 +160,7 @@ def _measurement_row(run_id: int, series_id: int, measurement: model.Measurement
         "run_id": run_id,
         "series_id": series_id,
         "outcome": measurement.outcome.value,
-        "reason": _clean(measurement.reason),
+        "reason": clean(measurement.reason),
         "value": measurement.value,
         "low": measurement.low,
         "high": measurement.high,
@@ -168,7 +168,7 @@ def _measurement_row(run_id: int, series_id: int, measurement: model.Measurement
         "samples": list(measurement.samples),
         "process": list(measurement.process),
         "hashes": measurement.hashes,
-        "warnings": [_clean(warning) for warning in measurement.warnings],
+        "warnings": [clean(warning) for warning in measurement.warnings],
     }
 
 
@@ -241,8 +241,3 @@ def _run(row: sa.Row[tuple[object, ...]]) -> RunRow:
         environment_id=row.environment_id,
         night_id=row.night_id,
     )
-
-
-def _clean(text: str | None) -> str | None:
-    """Postgres takes no NUL in text; a log may hold one."""
-    return None if text is None else text.replace("\x00", "\\0")

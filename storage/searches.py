@@ -80,6 +80,7 @@ probe = sa.Table(
     ref("candidate_id", "candidate"),
     text("outcome", nullable=True),
     text("reason", nullable=True),
+    text("log", nullable=True),  # of what failed, its end
     text("program", nullable=True),  # the digest of what was built: two with the same are one program
     numbers("ratios"),
     number("value"),

@@ -202,7 +202,8 @@ VIEWS = {
     "probes": """
         select candidate.bisection_id, probe.id as probe_id, candidate.position, jax.ref as jax, xla.ref as xla,
                probe.outcome, probe.reason, probe.value, cardinality(probe.ratios) as repeats, probe.ratios,
-               greatest(jax.committed_at, xla.committed_at) as at, candidate.hour, probe.seconds, probe.started_at, probe.finished_at
+               greatest(jax.committed_at, xla.committed_at) as at, candidate.hour, probe.seconds, probe.started_at, probe.finished_at,
+               probe.log
         from probe
         join candidate on candidate.id = probe.candidate_id
         join pair on pair.id = candidate.pair_id

@@ -192,6 +192,9 @@ class TestAnswers:
         values = [value for _, _, _, _, value, _ in found if value is not None]
         assert values == pytest.approx([1.0, 12.5, 1.0], rel=0.05)
         assert all(repeats >= 3 for *_, value, repeats in found if value is not None)
+        logs = ask(watched.database, "select log from reporting.probes order by probe_id")
+        refused = "Because jax==0.10.1 depends on jaxlib==0.10.1"
+        assert logs == [(None,), (None,), (refused,), (None,)], "of what failed"
 
     def test_ends_that_are_the_same_are_not_reproduced(
         self, watched: Workplace, runner: ScriptedRunner

@@ -164,6 +164,7 @@ def test_what_does_not_build_is_broken_and_what_changes_nothing_is_not_measured(
     }
     assert [each["verdict"] for each in tried["does not build"]] == ["broken"]
     assert "SyntaxError" in tried["does not build"][0]["reason"]
+    assert "planted.py" in tried["does not build"][0]["log"]
     same = next(each for each in tried["builds again"] if each["verdict"] is not None)
     assert same["reason"].startswith("built to the same as ")
     assert same["verdict"] == "same"

@@ -324,7 +324,12 @@ class Work:
             place.say(f"bisection {self.row.id}: {pair} is broken: {result.reason}")
             with place.database.begin() as connection:
                 bisections.save_probe(
-                    connection, probe_id, outcome=result.outcome, reason=result.reason, seconds=seconds
+                    connection,
+                    probe_id,
+                    outcome=result.outcome,
+                    reason=result.reason,
+                    log=result.log,
+                    seconds=seconds,
                 )
             return
         value = math.exp(level(result, self.benchmark.better).log)

@@ -17,6 +17,7 @@ def numbers(name: str) -> sa.Column:
 def upgrade() -> None:
     op.add_column("bisection", sa.Column("container", sa.Text))
     op.add_column("probe", sa.Column("program", sa.Text))
+    op.add_column("probe", sa.Column("log", sa.Text))
     op.create_table(
         "published",
         sa.Column("id", sa.BigInteger(), sa.Identity(always=False), nullable=False),
@@ -35,5 +36,6 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_table("published")
+    op.drop_column("probe", "log")
     op.drop_column("probe", "program")
     op.drop_column("bisection", "container")
