@@ -208,28 +208,29 @@ def heads(spec: NightSpec) -> dict[str, str]:
 
 def make_repository(folder: Path, commits: Sequence[Commit]) -> tuple[str, ...]:
     """A repository with this history and its last tree, without a log of when: its files are the same anywhere."""
-    git(folder, "init", "--quiet", "--template=", "--initial-branch=main")
-    git(
-        folder,
-        "-c",
-        "core.logAllRefUpdates=false",
-        "fast-import",
-        "--quiet",
-        text="".join(map(_imported, commits)),
-    )
-    git(folder, "read-tree", "HEAD")
-    git(folder, "checkout-index", "--all")
+    import_history(folder, "".join(map(imported, commits)))
     return tuple(git(folder, "rev-list", "--reverse", "HEAD").split())
 
 
-def _imported(commit: Commit) -> str:
+def import_history(folder: Path, text: str, *options: str) -> None:
+    """Make a repository of what git's fast-import reads, its main line checked out."""
+    git(folder, "init", "--quiet", "--template=", "--initial-branch=main")
+    git(folder, "-c", "core.logAllRefUpdates=false", "fast-import", "--quiet", *options, text=text)
+    git(folder, "read-tree", "HEAD")
+    git(folder, "checkout-index", "--all")
+
+
+def imported(commit: Commit, *, branch: str = "main", mark: str = "", parents: Sequence[str] = ()) -> str:
+    """One commit for git's fast-import; `parents` are its lines of them where the branch's last one is not its only one."""
     who = f"A Developer <developer@example.com> {int(commit.at.timestamp())} +0000"
     lines = [
-        "commit refs/heads/main",
+        f"commit refs/heads/{branch}",
+        *([f"mark {mark}"] if mark else []),
         f"author {who}",
         f"committer {who}",
         f"data {len(commit.subject)}",
         commit.subject,
+        *parents,
         *(f"D {name}" for name in commit.gone),
     ]
     for name, text in commit.files.items():

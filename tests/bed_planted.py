@@ -26,7 +26,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from bed_nights import SITE, NightSpec, git, write_night
+from bed_nights import SITE, Commit, NightSpec, import_history, imported, write_night
 
 GOOD, BAD, FLAGGED = (dt.date(2024, 3, day) for day in (2, 3, 5))
 FLAGS = "--xla_cpu_enable_fast_math=true"
@@ -89,33 +89,22 @@ COMMITS = [
 
 def lay(folder: Path, repository: str, until: dt.date) -> dict[str, str]:
     """Make a repository with what was committed before a day, its main line checked out; hashes by the commits' names."""
-    git(folder, "init", "--quiet", "--template=", "--initial-branch=main")
     commits = [each for each in COMMITS if each.repository == repository and each.when.date() < until]
     marks = {each.name: f":{number}" for number, each in enumerate(commits, start=1)}
-    words = ("-c", "core.logAllRefUpdates=false", "fast-import", "--quiet", "--export-marks=../marks")
-    git(folder, *words, text="".join(_imported(each, marks) for each in commits))
+    import_history(folder, "".join(_imported(each, marks) for each in commits), "--export-marks=../marks")
     known = dict(line.split() for line in (folder.parent / "marks").read_text(encoding="utf-8").splitlines())
     (folder.parent / "marks").unlink()
-    git(folder, "read-tree", "HEAD")
-    git(folder, "checkout-index", "--all")
     return {name: known[mark] for name, mark in marks.items()}
 
 
 def _imported(commit: Made, marks: dict[str, str]) -> str:
-    who = f"A Developer <developer@example.com> {int(commit.when.timestamp())} +0000"
-    lines = [
-        f"commit refs/heads/{commit.branch}",
-        f"mark {marks[commit.name]}",
-        f"author {who}",
-        f"committer {who}",
-        f"data {len(commit.name)}",
-        commit.name,
-        *([f"from {marks[commit.of]}"] if commit.of else []),
-        *([f"merge {marks[commit.merges]}"] if commit.merges else []),
-    ]
-    for name, text in commit.files.items():
-        lines += [f"M 100644 inline {name}", f"data {len(text)}", text]
-    return "\n".join(lines) + "\n"
+    parents = [("from", commit.of), ("merge", commit.merges)]
+    return imported(
+        Commit(subject=commit.name, at=commit.when, files=commit.files),
+        branch=commit.branch,
+        mark=marks[commit.name],
+        parents=[f"{word} {marks[name]}" for word, name in parents if name],
+    )
 
 
 # --- nights -----------------------------------------------------------------------------------------------------------
